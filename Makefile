@@ -1,0 +1,70 @@
+# Everything a checkout needs, with nothing but Python 3.11 or newer, make and pip.
+#
+# The venv is made without pip and filled from outside (pip --python): a plain Debian has no python3-venv, and its pip
+# refuses to install into the system. All pins, with hashes, stand in requirements/.
+
+SHELL := /bin/bash
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(PYTHON) -m pip --python $(BIN)/python --disable-pip-version-check
+PYTEST_ARGS ?=
+DEV_STAMP := .venv/.dev-installed
+DEMO_STAMP := .venv/.demo-installed
+
+# Some machines export these; they would hide slow starts and missing flushes.
+unexport PYTHONDONTWRITEBYTECODE PYTHONUNBUFFERED PYTHONPATH
+
+.DEFAULT_GOAL := help
+.PHONY: help venv demo test quick lint frameworks bench pins wheel clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
+
+venv: $(DEV_STAMP) ## .venv with the product (editable) and all tools
+	@$(BIN)/python -m compileall -q src
+
+demo: $(DEMO_STAMP) ## train on two workers here, then show logs, model, list, get and history
+	@$(BIN)/python -m compileall -q src
+	@PATH="$(CURDIR)/$(BIN):$$PATH" bash tools/demo.sh
+
+test: venv lint ## lint, types, arrows, lengths and every test that needs no root and no gigabyte
+	$(BIN)/pytest $(PYTEST_ARGS)
+
+quick: venv lint ## the same without slow tests, under a minute
+	$(BIN)/pytest -q -m "not slow and not kill and not frameworks" $(PYTEST_ARGS)
+
+lint: venv ## ruff, mypy --strict, import arrows, function lengths
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python tools/function_lengths.py
+
+frameworks: ## PyTorch on CPU, JAX and MPI in .frameworks, for the tests marked so (1.9 GB)
+	PYTHON="$(PYTHON)" bash tools/frameworks.sh
+
+bench: venv ## the figures, as a table with ratios
+	$(BIN)/python -m benchmarks
+
+pins: ## write requirements/*.txt anew (needs uv)
+	bash tools/pins.sh
+
+wheel: venv ## dist/*.whl
+	$(PIP) wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
+
+clean: ## remove what make made
+	rm -rf .venv .frameworks build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	find src tests tools examples -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	$(PYTHON) -m venv --without-pip .venv
+
+$(DEV_STAMP): requirements/dev.txt pyproject.toml | $(BIN)/python
+	$(PIP) install --quiet --require-hashes -r requirements/dev.txt
+	$(PIP) install --quiet --no-deps --no-build-isolation --editable .
+	@touch $(DEV_STAMP) $(DEMO_STAMP)
+
+$(DEMO_STAMP): requirements/demo.txt pyproject.toml | $(BIN)/python
+	$(PIP) install --quiet --require-hashes -r requirements/demo.txt
+	$(PIP) install --quiet --no-deps --no-build-isolation --editable .
+	@touch $(DEMO_STAMP)
