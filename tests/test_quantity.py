@@ -35,11 +35,12 @@ def test_bytes(text: str, count: int) -> None:
     assert parse_bytes(text) == count
 
 
-ODD_QUANTITIES = """1GGi 1gi 1K 1KB Gi 1e3Mi 1e - . e3 1..2 1,5 1_000 0x10 -1 -1Mi nan inf ٣
-    1e99 1e99999999999 9223372036854775808 9Ei""".split()
+ODD_QUANTITIES = ["1GGi", "1gi", "1K", "1KB", "Gi", "1 Gi", "1Gi\n1Gi", "1e3Mi", "1e", "-", ".", "e3", "1..2", "1,5"]
+ODD_QUANTITIES += ["", " ", "1_000", "0x10", "-1", "-1Mi", "nan", "inf", "٣", "1e99", "1e99999999999", "9" * 5000]
+ODD_QUANTITIES += ["9223372036854775808", "9Ei"]
 
 
-@pytest.mark.parametrize("text", [*ODD_QUANTITIES, "", " ", "1 Gi", "1Gi\n1Gi", "9" * 5000])
+@pytest.mark.parametrize("text", ODD_QUANTITIES)
 def test_nonsense_is_refused_with_the_word(text: str) -> None:
     with pytest.raises(ValueError, match=r"is |has ") as caught:
         parse_bytes(text)
@@ -76,10 +77,11 @@ def test_durations(text: str, seconds: float) -> None:
     assert parse_duration(text) == seconds
 
 
-ODD_DURATIONS = "s -5s 5x 30m1h 1m1m nan inf 1e3 1e9d 5M 1:30 99999d 1h30 .5s ٣s 1_0s".split()
+ODD_DURATIONS = ["", "s", "-5s", "5x", "30m1h", "1m1m", "1h 30m", "nan", "inf", "1e3", "1e9d", "5M", "1:30", "99999d"]
+ODD_DURATIONS += ["1h30", ".5s", "٣s", "1_0s", "9" * 100]
 
 
-@pytest.mark.parametrize("text", [*ODD_DURATIONS, "", "1h 30m", "9" * 100])
+@pytest.mark.parametrize("text", ODD_DURATIONS)
 def test_odd_durations_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"duration|longer"):
         parse_duration(text)
