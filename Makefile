@@ -21,10 +21,10 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
 
 venv: $(DEV_STAMP) ## .venv with the product (editable) and all tools
-	@$(BIN)/python -m compileall -q src
+	@$(BIN)/python -m compileall -qq src || true
 
 demo: $(DEMO_STAMP) ## train on two workers here, then show logs, model, list, get and history
-	@$(BIN)/python -m compileall -q src
+	@$(BIN)/python -m compileall -qq src || true
 	@PATH="$(CURDIR)/$(BIN):$$PATH" bash tools/demo.sh
 
 test: venv lint ## lint, types, arrows, lengths and every test that needs no root and no gigabyte
