@@ -10,7 +10,7 @@ pins() {
 }
 
 pins "$@" --extra dev pyproject.toml --output-file requirements/dev.txt
-pins "$@" --constraint requirements/dev.txt requirements/demo.in --output-file requirements/demo.txt
+pins "$@" --constraint requirements/dev.txt --extra demo pyproject.toml --output-file requirements/demo.txt
 
 all=$(mktemp)
 trap 'rm -f "$all"' EXIT
