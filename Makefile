@@ -37,7 +37,8 @@ lint: venv ## ruff, mypy --strict, import arrows, function lengths
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
-	$(BIN)/lint-imports
+	$(BIN)/mypy --config-file tests/mypy.ini
+	$(BIN)/lint-imports --no-logo
 	$(BIN)/python tools/function_lengths.py
 
 frameworks: ## PyTorch on CPU, JAX and MPI in .frameworks, for the tests marked so (1.9 GB)
