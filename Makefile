@@ -58,6 +58,8 @@ clean: ## remove what make made
 	find src tests tools examples -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or newer is needed: make PYTHON=python3.12 ...")'
+	@$(PYTHON) -m pip --version >/dev/null || { echo "pip is needed (Debian: apt-get install python3-pip)" >&2; exit 1; }
 	$(PYTHON) -m venv --without-pip .venv
 
 $(DEV_STAMP): requirements/dev.txt pyproject.toml | $(BIN)/python

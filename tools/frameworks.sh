@@ -9,14 +9,16 @@ cd "$(dirname "$0")/.."
 python=${PYTHON:-python3}
 target=.frameworks
 stamp=$target/.installed
-wanted=$("$python" -VV; sha256sum requirements/frameworks.txt tools/cuda_stubs.py tools/frameworks.sh)
+wanted=$("$python" -VV; cksum requirements/frameworks.txt tools/cuda_stubs.py tools/frameworks.sh)
 
 if [[ -f $stamp && $(<"$stamp") == "$wanted" ]]; then
     echo "frameworks: up to date in $target"
     exit 0
 fi
 
-if ! { command -v gcc && command -v readelf; } >/dev/null; then
+needs_stubs() { [[ $(uname) == Linux ]]; }
+
+if needs_stubs && ! { command -v gcc && command -v readelf; } >/dev/null; then
     echo "frameworks: gcc and readelf are needed to stand in for CUDA's libraries (Debian: apt-get install gcc libc6-dev)" >&2
     if [[ $(id -u) != 0 ]] || ! command -v apt-get >/dev/null; then
         exit 1
@@ -31,6 +33,8 @@ rm -rf "$target"
 "$python" -m pip --python "$target/bin/python" --disable-pip-version-check install --quiet --progress-bar off \
     --no-deps --require-hashes -r requirements/frameworks.txt
 site=$("$target/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
-"$python" tools/cuda_stubs.py "$site/torch/lib"
+if needs_stubs; then
+    "$python" tools/cuda_stubs.py "$site/torch/lib"
+fi
 "$target/bin/python" -c 'import jax, mpi4py, numpy, torch; print("frameworks: torch", torch.__version__, "jax", jax.__version__)'
 printf '%s\n' "$wanted" >"$stamp"
