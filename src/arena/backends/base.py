@@ -1,0 +1,133 @@
+"""The verbs every backend has, and the values they speak in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any, Literal, Protocol
+
+from msgspec import Struct, field
+
+from arena.job import Job
+from arena.status import Seen
+
+
+class Ref(Struct, frozen=True, kw_only=True):
+    """One run of one job, found."""
+
+    name: str
+    run_id: str
+    namespace: str = ""
+
+
+class Context(Struct, frozen=True, kw_only=True):
+    """Who submits, from where, with which words: what a run remembers beside its job."""
+
+    typed: tuple[str, ...] = ()
+    cwd: str = ""
+    parent: str = ""
+    code: str = ""
+    environ: Mapping[str, str] = field(default_factory=dict)
+    python: str = ""
+    rule: str = ""
+
+
+class Plan(Struct, frozen=True, kw_only=True):
+    """What a submit would do. `notes` are lines for people; `steps` what a dry run prints; `data` the backend's own."""
+
+    backend: str
+    job: Job
+    name: str
+    run_id: str
+    context: Context
+    notes: tuple[str, ...] = ()
+    steps: tuple[Mapping[str, Any], ...] = ()
+    data: Any = None
+
+
+class Query(Struct, frozen=True, kw_only=True):
+    """Which jobs: all conditions hold. `gone` adds those that were deleted (the record)."""
+
+    name: str = ""
+    states: tuple[str, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    user: str = ""
+    gone: bool = False
+
+
+class LogQuery(Struct, frozen=True, kw_only=True):
+    """Which lines. `replicas` and `ranks` are resolved by the client; None means all."""
+
+    follow: bool = False
+    tail: int | None = None
+    since: datetime | None = None
+    replicas: frozenset[str] | None = None
+    ranks: frozenset[int] | None = None
+    attempt: int | None = None
+
+
+class LogLine(Struct, frozen=True):
+    """One line of one replica, without its line end. `partial` is a piece whose rest is still to come."""
+
+    time: datetime
+    replica: str
+    role: str
+    index: int
+    rank: int | None
+    data: bytes
+    partial: bool = False
+    attempt: int = 1
+
+    @property
+    def text(self) -> str:
+        """The line as text; bytes that are not UTF-8 become the replacement character."""
+        return self.data.decode(errors="replace")
+
+
+class Warnings:
+    """What went half right while a call was answered, collected for its caller."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.code = 6
+
+    def add(self, line: str, *, code: int = 6) -> None:
+        """One more line; `code` is what `--strict` ends with."""
+        self.lines.append(line)
+        self.code = code
+
+
+StopWord = Literal["Stopped", "Deleted"]
+
+
+class Backend(Protocol):
+    """What a place where jobs run can do. `wait`, `prune` and `rerun` are made of these, in `Client`."""
+
+    name: str
+
+    def plan(self, job: Job, context: Context) -> Plan:
+        """What `submit` would do; raises for what is refused. Touches nothing."""
+
+    def submit(self, plan: Plan, *, replace: bool = False, force: bool = False) -> Ref:
+        """Do it: exactly one of two submits with one name wins, the other gets AlreadyExistsError."""
+
+    def find(self, name: str, *, gone: bool = False) -> Ref:
+        """The run that NAME, NAME@2, a run id or @last means; with `gone` also what only the record knows."""
+
+    def get(self, ref: Ref) -> Seen:
+        """The job as it is now."""
+
+    def list(self, query: Query, warnings: Warnings) -> Iterator[Seen]:
+        """The jobs that match, newest first; odd ones become warnings."""
+
+    def watch(self, ref: Ref, interval: float = 0.05) -> Iterator[Seen]:
+        """The job now, then again at each change; ends after a final state."""
+
+    def logs(self, ref: Ref, query: LogQuery) -> Iterator[LogLine]:
+        """The lines, in order per replica, each exactly once."""
+
+    def stop(self, ref: Ref) -> Seen:
+        """End the job and keep it in the list; returns when nothing of it lives."""
+
+    def delete(self, ref: Ref, *, force: bool = False) -> Seen:
+        """End the job and take it from the list; its record stays."""

@@ -1,0 +1,194 @@
+"""The log of a replica: the kubelet's line format, written by the keeper and read by everybody.
+
+    2026-11-30T17:20:49.123456789Z stdout F a whole line
+    2026-11-30T17:20:49.123456789Z stdout P a piece, its rest follows
+
+`stdout` is stdout and stderr in one; `stdout.3` is the process with LOCAL_RANK 3 of several. A log is kept in
+segments; when it grows without end, the first and the last ones stay.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+PIECE = 16 * 1024
+SEGMENT = 8 * 2**20
+
+
+class LogWriter:
+    """Writes one replica's log. Nothing it meets on the disk stops it: what cannot be written is counted."""
+
+    def __init__(self, folder: Path, name: str, limit: int) -> None:
+        self.folder = folder
+        self.name = name
+        self.keep = max(2, limit // SEGMENT)
+        numbers = segments(folder, name)
+        self.number = numbers[-1] if numbers else 0
+        self.file = -1
+        self.size = 0
+        self.dropped = 0
+        self.pending: dict[str, bytes] = {}
+
+    def feed(self, stream: str, chunk: bytes) -> None:
+        """Take what a process wrote; whole lines go to the file at once, the rest waits for its end."""
+        *lines, rest = (self.pending.pop(stream, b"") + chunk).split(b"\n")
+        head = f"{stamp()} {stream} ".encode()
+        out = [piece for line in lines for piece in _pieces(head, line)]
+        while len(rest) > PIECE:
+            out.append(head + b"P " + rest[:PIECE] + b"\n")
+            rest = rest[PIECE:]
+        if rest:
+            self.pending[stream] = rest
+        if out:
+            self._write(b"".join(out))
+
+    def flush(self) -> None:
+        """Write what has no line end yet as pieces, so that readers see it."""
+        for stream, rest in self.pending.items():
+            self._write(f"{stamp()} {stream} P ".encode() + rest + b"\n")
+        self.pending.clear()
+
+    def close(self) -> None:
+        self.flush()
+        if self.file >= 0:
+            os.close(self.file)
+            self.file = -1
+
+    def _write(self, data: bytes) -> None:
+        try:
+            if self.file < 0 or self.size >= SEGMENT:
+                self._open()
+            if self.dropped:
+                note = f"{stamp()} stderr F [arena: {self.dropped} bytes of this log could not be written]\n"
+                data = note.encode() + data
+            self.size += _write_all(self.file, data)
+            self.dropped = 0
+        except OSError:
+            self.dropped += len(data)
+
+    def _open(self) -> None:
+        if self.file >= 0:
+            os.close(self.file)
+            self.file = -1
+            self.number += 1
+        path = segment(self.folder, self.name, self.number)
+        self.file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self.size = os.fstat(self.file).st_size
+        for old in segments(self.folder, self.name)[1 : -self.keep + 1]:
+            with contextlib.suppress(OSError):
+                segment(self.folder, self.name, old).unlink()
+
+
+def _write_all(file: int, data: bytes) -> int:
+    """Write it all or, on a full disk, nothing of it."""
+    start = os.fstat(file).st_size
+    view = memoryview(data)
+    try:
+        while view:
+            view = view[os.write(file, view) :]
+    except OSError:
+        os.ftruncate(file, start)
+        raise
+    return len(data)
+
+
+def _pieces(head: bytes, line: bytes) -> Iterator[bytes]:
+    while len(line) > PIECE:
+        yield head + b"P " + line[:PIECE] + b"\n"
+        line = line[PIECE:]
+    yield head + b"F " + line + b"\n"
+
+
+def stamp() -> str:
+    """The time as the kubelet writes it."""
+    seconds, nanos = divmod(time.time_ns(), 10**9)
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + f".{nanos:09d}Z"
+
+
+def segment(folder: Path, name: str, number: int) -> Path:
+    return folder / f"{name}.{number}.log"
+
+
+def segments(folder: Path, name: str) -> list[int]:
+    """The numbers of the segments there are, in order."""
+    pattern = re.compile(re.escape(name) + r"\.(\d+)\.log")
+    try:
+        found = [pattern.fullmatch(entry) for entry in os.listdir(folder)]
+    except FileNotFoundError:
+        return []
+    return sorted(int(match[1]) for match in found if match)
+
+
+class Entry:
+    """One line of the file: time, local rank of the process, whether the line ends here, and its bytes."""
+
+    __slots__ = ("data", "local_rank", "time", "whole")
+
+    def __init__(self, line: bytes) -> None:
+        time_, stream, tag, data = line.split(b" ", 3)
+        self.time = time_
+        self.local_rank = int(stream[7:]) if stream[6:7] == b"." else 0
+        self.whole = tag == b"F"
+        self.data = data
+
+
+def parse_time(text: bytes) -> datetime:
+    """The time of an entry, to the microsecond."""
+    return datetime.fromisoformat(text[:26].decode()).replace(tzinfo=UTC)
+
+
+class LogReader:
+    """Reads one replica's log from its beginning, over segments, as it grows."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.folder = folder
+        self.name = name
+        self.number: int | None = None
+        self.offset = 0
+        self.rest = b""
+
+    def read(self, limit: int = 2**20) -> list[Entry]:
+        """The entries that are new, at most about `limit` bytes of them; empty where there is nothing new."""
+        if self.number is None and not self._first():
+            return []
+        data = self._data(limit)
+        while not data:
+            moved, data = self._advance()
+            if not moved:
+                return []
+            data += self._data(limit)
+        *lines, self.rest = (self.rest + data).split(b"\n")
+        return [Entry(line) for line in lines]
+
+    def _first(self) -> bool:
+        numbers = segments(self.folder, self.name)
+        self.number = numbers[0] if numbers else None
+        return bool(numbers)
+
+    def _data(self, limit: int) -> bytes:
+        try:
+            with open(segment(self.folder, self.name, self.number or 0), "rb") as file:
+                file.seek(self.offset)
+                data = file.read(limit)
+        except FileNotFoundError:
+            return b""
+        self.offset += len(data)
+        return data
+
+    def _advance(self) -> tuple[bool, bytes]:
+        """Go to the next segment, if there is one; with what came to the old one since."""
+        number = self.number or 0
+        later = [n for n in segments(self.folder, self.name) if n > number]
+        if not later:
+            return False, b""
+        data = self._data(2**24)
+        if later[0] != number + 1:
+            data += f"{stamp()} stderr F [arena: the middle of this log was not kept]\n".encode()
+        self.number, self.offset = later[0], 0
+        return True, data

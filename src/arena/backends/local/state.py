@@ -1,0 +1,399 @@
+"""The state of local runs: one folder of plain files each, written by rename.
+
+    <state>/version
+    <state>/new/ID/           being made by a submit that still lives (its lock says so)
+    <state>/runs/ID/          job.json    what was asked, written once
+                              state.json  what the supervisor knows, and at the end all there is to know
+                              stop.json   somebody wants it ended     deleted.json  it left the list
+                              lock        held by the supervisor      control       a FIFO that wakes it
+                              attempt-N/  ROLE-I.json (pid), ROLE-I.exit.json, ROLE-I.keeper (its lock), ROLE-I.K.log
+    <state>/names/NAME        a link to the run that has the name now
+    <state>/hosts/HOST/queue  whose turn it is on that machine
+    <state>/index.db, blobs   the record's; both can be made again or done without
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import socket
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Struct, field
+
+from arena.errors import BackendError, UnsupportedError
+from arena.status import Observed, Replica
+
+VERSION = "1"
+RESERVE = 32 * 1024
+T = TypeVar("T")
+
+
+class Made(Struct, frozen=True, kw_only=True, rename="camel"):
+    """`job.json`: what was asked, by whom, from where. Values of secret variables are not in it."""
+
+    run_id: str
+    name: str
+    type: str
+    trainer: str
+    job: dict[str, Any]
+    secrets: tuple[str, ...] = ()
+    typed: tuple[str, ...] = ()
+    cwd: str = ""
+    project: str = ""
+    code: str = ""
+    python: str = ""
+    user: str = ""
+    host: str
+    boot_id: str
+    created: datetime
+    parent: str = ""
+    environ: dict[str, str] = field(default_factory=dict)
+    max_replicas: int = 16
+    grace: float = 10.0
+    log_limit: int = 128 * 2**20
+    code_limit: int = 10 * 2**20
+    gpus: int | None = None
+    lease_dir: str = ""
+    version: int = 1
+
+
+class Facts(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """`state.json`: what the supervisor knows. `monotonic` pairs count seconds since boot."""
+
+    word: str = ""
+    reason: str = ""
+    message: str = ""
+    since: datetime | None = None
+    started: datetime | None = None
+    finished: datetime | None = None
+    started_monotonic: float | None = None
+    finished_monotonic: float | None = None
+    attempt: int = 1
+    replicas: tuple[Replica, ...] = ()
+    earlier: tuple[Replica, ...] = ()
+    ports: tuple[int, ...] = ()
+    waits_for: tuple[str, ...] = ()
+    gpus: tuple[str, ...] = ()
+    cause: str | None = None
+    code: dict[str, Any] | None = None
+    warnings: tuple[str, ...] = ()
+    supervisors: int = 0
+
+
+class Stop(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """`stop.json`: the wish that the job ends. `word` becomes the supervisor's last word."""
+
+    word: str = "Stopped"
+    by: str = ""
+    at: datetime | None = None
+
+
+class Gone(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """`deleted.json`: since when the job is no longer in the list."""
+
+    at: datetime
+    by: str = ""
+
+
+class Run:
+    """The folder of one run: typed reading and writing of its files."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def run_id(self) -> str:
+        return self.path.name
+
+    def made(self) -> Made:
+        """What was asked; raises BackendError when the file is not readable as such."""
+        return read(self.path / "job.json", Made)
+
+    def facts(self) -> Facts:
+        """What the supervisor wrote last; the beginning where it wrote nothing yet."""
+        return read_if(self.path / "state.json", Facts) or Facts()
+
+    def stop(self) -> Stop | None:
+        return read_if(self.path / "stop.json", Stop)
+
+    def gone(self) -> Gone | None:
+        return read_if(self.path / "deleted.json", Gone)
+
+    def write(self, name: str, value: object) -> None:
+        write(self.path / name, value, reserve=self.path / "reserve")
+
+    def attempt(self, number: int) -> Path:
+        return self.path / f"attempt-{number}"
+
+    def replica(self, attempt: int, name: str) -> Replica | None:
+        """The replica as its keeper wrote it: its end where there is one, else its start."""
+        folder = self.attempt(attempt)
+        return read_if(folder / f"{name}.exit.json", Replica) or read_if(folder / f"{name}.json", Replica)
+
+    def try_lock(self) -> int | None:
+        """The lock of this run as an open file, or None while a supervisor (or submit) lives."""
+        return try_lock(self.path / "lock")
+
+    def wake(self) -> None:
+        """Make the supervisor look at the folder now."""
+        with contextlib.suppress(OSError):
+            door = os.open(self.path / "control", os.O_WRONLY | os.O_NONBLOCK)
+            try:
+                os.write(door, b"!")
+            finally:
+                os.close(door)
+
+
+class StateDir:
+    """The state folder of one user; made on first use, private."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def ready(self) -> StateDir:
+        """The same, existing; BackendError says why it cannot be."""
+        try:
+            for folder in (self.path, self.path / "new", self.path / "runs", self.path / "names"):
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._check_version()
+        except OSError as error:
+            raise BackendError(
+                f"the state folder {self.path} cannot be used: {error.strerror}",
+                hint="set ARENA_STATE_DIR to a folder you may write",
+            ) from error
+        return self
+
+    def _check_version(self) -> None:
+        try:
+            found = (self.path / "version").read_text().strip()
+        except FileNotFoundError:
+            return write_text(self.path / "version", VERSION + "\n")
+        if found != VERSION:
+            raise UnsupportedError(
+                f"{self.path} holds state of version {found!r}; this arena knows version {VERSION}",
+                hint="use the arena that wrote it, or another ARENA_STATE_DIR",
+            )
+
+    @property
+    def exists(self) -> bool:
+        return (self.path / "runs").is_dir()
+
+    def run(self, run_id: str) -> Run:
+        return Run(self.path / "runs" / run_id)
+
+    def runs(self) -> list[os.DirEntry[str]]:
+        """All run folders there are."""
+        try:
+            with os.scandir(self.path / "runs") as found:
+                return [entry for entry in found if not entry.name.startswith(".")]
+        except FileNotFoundError:
+            return []
+
+    def queue(self) -> Path:
+        return self.path / "hosts" / hostname() / "queue"
+
+    def holder(self, name: str) -> str | None:
+        """The run that has this name now."""
+        try:
+            return os.path.basename(os.readlink(self.path / "names" / name))
+        except OSError:
+            return None
+
+    def claim(self, name: str, run_id: str) -> bool:
+        """Take the name; False when it is taken. The kernel lets exactly one win."""
+        try:
+            os.symlink(f"../runs/{run_id}", self.path / "names" / name)
+        except FileExistsError:
+            return self.holder(name) == run_id
+        return True
+
+    def release(self, name: str, run_id: str) -> None:
+        """Give the name back, if this run still has it."""
+        if self.holder(name) == run_id:
+            (self.path / "names" / name).unlink(missing_ok=True)
+
+    def sweep(self) -> None:
+        """Remove what submits that died half-way left behind."""
+        with contextlib.suppress(FileNotFoundError), os.scandir(self.path / "new") as found:
+            for entry in found:
+                self._sweep_one(Run(Path(entry.path)))
+
+    def _sweep_one(self, run: Run) -> None:
+        lock = run.try_lock()
+        if lock is None:
+            return
+        try:
+            made = read_if(run.path / "job.json", Made)
+            if made:
+                self.release(made.name, run.run_id)
+            shutil.rmtree(run.path, ignore_errors=True)
+        finally:
+            os.close(lock)
+
+
+def choose(explicit: str, env: dict[str, str]) -> tuple[Path, str]:
+    """The state folder, and a line to say once where it is an emergency: ARENA_STATE_DIR, XDG, home, else TMPDIR."""
+    if explicit:
+        return Path(explicit), ""
+    if xdg := env.get("XDG_STATE_HOME"):
+        return Path(xdg) / "arena", ""
+    home = env.get("HOME", "")
+    folder = Path(home or "/nonexistent") / ".local" / "state" / "arena"
+    if home and _writable(folder):
+        return folder, ""
+    spare = Path(env.get("TMPDIR") or "/tmp") / f"arena-{os.getuid()}"
+    return spare, f"no home folder can be written: the state of local jobs is in {spare}"
+
+
+def _writable(folder: Path) -> bool:
+    while not folder.exists():
+        folder = folder.parent
+    return os.access(folder, os.W_OK)
+
+
+def private(path: Path) -> None:
+    """BackendError where a folder in a shared place is not ours alone."""
+    with contextlib.suppress(FileNotFoundError):
+        found = path.lstat()
+        if found.st_uid != os.getuid() or found.st_mode & 0o077:
+            raise BackendError(
+                f"{path} is not a private folder of yours", hint="remove it, or set ARENA_STATE_DIR to one you own"
+            )
+
+
+def read(path: Path, kind: type[T]) -> T:
+    """The value in a JSON file; BackendError names the file when it cannot be one."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except OSError as error:
+        raise BackendError(f"{path} cannot be read: {error.strerror}") from error
+    except msgspec.MsgspecError as error:
+        raise BackendError(f"{path} is damaged: {error}") from error
+
+
+def read_if(path: Path, kind: type[T]) -> T | None:
+    """The value in a JSON file, or None where there is no file."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise BackendError(f"{path} cannot be read: {error.strerror}") from error
+    except msgspec.MsgspecError as error:
+        raise BackendError(f"{path} is damaged: {error}") from error
+
+
+def write(path: Path, value: object, *, reserve: Path | None = None) -> None:
+    """Write a value as JSON by rename. On a full disk the reserve of the run gives its place."""
+    data = msgspec.json.format(msgspec.json.encode(value), indent=1)
+    try:
+        write_bytes(path, data)
+    except OSError as error:
+        if reserve is None or error.errno not in (errno.ENOSPC, errno.EDQUOT) or not reserve.exists():
+            raise
+        reserve.unlink()
+        write_bytes(path, data)
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write by rename, mode 0600; nothing half-made stays."""
+    new = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        file = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            view = memoryview(data)
+            while view:
+                view = view[os.write(file, view) :]
+        finally:
+            os.close(file)
+        os.replace(new, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            new.unlink()
+        raise
+
+
+def write_text(path: Path, text: str) -> None:
+    write_bytes(path, text.encode())
+
+
+def try_lock(path: Path) -> int | None:
+    """An open file that holds the lock at `path`, or None where another process holds it.
+
+    The kernel gives it back when the last process that has the file open ends.
+    """
+    import fcntl
+
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(file)
+        return None
+    return file
+
+
+@contextlib.contextmanager
+def mutex(path: Path) -> Iterator[None]:
+    """Alone for a moment."""
+    import fcntl
+
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(file)
+
+
+def is_locked(path: Path) -> bool:
+    """Whether a process holds the lock."""
+    if not path.exists():
+        return False
+    file = try_lock(path)
+    if file is None:
+        return True
+    os.close(file)
+    return False
+
+
+def hostname() -> str:
+    """The name of this machine."""
+    return socket.gethostname() or "localhost"
+
+
+def boot_id() -> str:
+    """What changes at each boot of this machine."""
+    with contextlib.suppress(OSError):
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    import psutil
+
+    return f"boot-{psutil.boot_time():.0f}"
+
+
+def now() -> datetime:
+    """The time, in UTC."""
+    return datetime.now(UTC)
+
+
+def observed(made: Made, facts: Facts, replicas: tuple[Replica, ...]) -> Observed:
+    """What `status.decide` reads, from the files of a run."""
+    return Observed(
+        word=facts.word,
+        reason=facts.reason,
+        message=facts.message,
+        created=made.created,
+        started=facts.started,
+        finished=facts.finished,
+        since=facts.since,
+        attempt=facts.attempt,
+        replicas=replicas,
+        earlier=facts.earlier,
+    )

@@ -1,0 +1,319 @@
+"""One per job: waits its turn, starts the gang, ends it when one replica fails, starts it again, and says how it ended.
+
+It lives as long as its job, in a session of its own, and holds the run's lock. When it is killed, its keepers go on;
+whoever looks next gets the lock and starts a new one, which takes part in what still runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from arena import jobs, quantity, secrets, status
+from arena.backends.local import admission, devices, gang, layout, state
+from arena.backends.local.crew import Crew
+from arena.backends.local.keeper import Launch, Program, drain, listen, wait_for
+from arena.errors import ArenaError, BackendError
+from arena.job import Ends, Job
+from arena.status import Replica
+
+GPU_CHECK = 0.5
+
+
+class Interrupted(Exception):
+    """Somebody wants the job ended."""
+
+
+class Supervisor:
+    """The life of one job, from where its files say it is to its end."""
+
+    def __init__(self, run: state.Run, lock: int) -> None:
+        self.run = run
+        self.made = run.made()
+        self.facts = run.facts()
+        self.job = load_job(self.made)
+        self.roles = self.job.roles(self.made.python or "python")
+        self.ends: dict[str, Ends] = {role.name: role.ends for role in self.roles}
+        self.control = _open_control(run.path / "control")
+        self.wake = listen({})
+        self.inherited = [lock, self.control, self.wake]
+        self.leases = devices.Leases(Path(self.made.lease_dir))
+        size = sum(role.count for role in self.roles)
+        self.queue = admission.Queue(_queue_folder(run), run.run_id, size, self.made.max_replicas)
+
+    def live(self) -> None:
+        """Carry the job to its end."""
+        if self.facts.finished:
+            return
+        word = self.facts.word
+        self._update(supervisors=self.facts.supervisors + 1)
+        try:
+            crew = self._rejoin() if word in ("Running", "Restarting") else self._begin()
+            while crew is not None:
+                crew = self._attempt(crew)
+        except Interrupted:
+            self._finish("Stopped", [])
+        finally:
+            self.queue.leave()
+            self.leases.drop_all()
+
+    # --- before it runs --------------------------------------------------------------------------------------
+
+    def _begin(self) -> Crew:
+        self._wait_for_node()
+        gpus = self._wait_for_gpus()
+        self._wait_for_turn()
+        self._update(gpus=tuple(gpus))
+        return self._start(1)
+
+    def _wait_for_node(self) -> None:
+        labels = node_labels()
+        missing = [f"{key}={value}" for key, value in self.job.selector.items() if labels.get(key) != value]
+        if missing:
+            message = f"0 of 1 nodes match {', '.join(missing)}"
+            self._update(word="Pending", reason="Unschedulable", message=message, since=state.now())
+        while missing:
+            self._sleep(lambda: wait_for([self.control], None))
+
+    def _wait_for_gpus(self) -> list[str]:
+        wanted = sum(role.count * role.gpus for role in self.roles)
+        while wanted:
+            there, taken = devices.gpus(self.made.gpus), devices.busy(self.made.gpus)
+            found = self.leases.take_gpus(wanted, there, taken)
+            if found is not None:
+                return [str(there.index(uuid)) for uuid in found]
+            self._queued("GPUs", f"{wanted} of {len(there)} GPUs are wanted and not so many are free", ())
+            self._sleep(lambda: wait_for([self.control], GPU_CHECK))
+        return []
+
+    def _wait_for_turn(self) -> None:
+        self.queue.enter()
+        while waits_for := self.queue.try_start():
+            names = tuple(ticket.run_id for ticket in waits_for)
+            self._queued("Queue", f"waits for {_few(names)}", names)
+            self._sleep(lambda tickets=waits_for: self.queue.sleep(tickets, [self.control]))  # type: ignore[misc]
+
+    def _queued(self, reason: str, message: str, names: tuple[str, ...]) -> None:
+        if (self.facts.word, self.facts.message) != ("Queued", message):
+            since = self.facts.since if self.facts.word == "Queued" else state.now()
+            self._update(word="Queued", reason=reason, message=message, since=since, waits_for=names)
+
+    def _sleep(self, wait: Callable[[], object]) -> None:
+        if not self.run.stop():
+            wait()
+            drain(self.control)
+        if self.run.stop():
+            raise Interrupted
+
+    # --- while it runs ---------------------------------------------------------------------------------------
+
+    def _start(self, attempt: int) -> Crew:
+        """Start all replicas of an attempt: new ports, a new folder."""
+        ports = self.leases.take_ports(layout.port_count(self.job, self.roles))
+        self.run.attempt(attempt).mkdir(mode=0o700, exist_ok=True)
+        first = {"started": state.now(), "started_monotonic": time.monotonic()} if attempt == 1 else {}
+        self._update(
+            word="Running" if attempt == 1 else "Restarting",
+            reason="",
+            message="",
+            waits_for=(),
+            attempt=attempt,
+            ports=tuple(ports),
+            since=state.now(),
+            **first,
+        )
+        crew = self._crew(attempt)
+        crew.start()
+        if attempt == 1:
+            self._pack_code()
+        return crew
+
+    def _rejoin(self) -> Crew:
+        self.queue.rejoin()
+        crew = self._crew(self.facts.attempt)
+        crew.rejoin()
+        return crew
+
+    def _crew(self, attempt: int) -> Crew:
+        folder = self.run.attempt(attempt)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        base = self._base_env()
+        placed = layout.place(
+            self.job, self.run.run_id, self.roles, self.facts.ports, self.facts.gpus, folder, attempt
+        )
+        launches = []
+        for one in placed:
+            for name, text in one.files.items():
+                state.write_text(folder / name, text)
+            programs = tuple(Program(argv, {**base, **env}) for argv, env in one.programs)
+            launches.append(
+                Launch(
+                    run_id=self.run.run_id,
+                    replica=one.replica,
+                    programs=programs,
+                    folder=folder,
+                    cwd=self.made.cwd,
+                    grace=self.made.grace,
+                    log_limit=self.made.log_limit,
+                )
+            )
+        return Crew(launches, self.inherited)
+
+    def _base_env(self) -> dict[str, str]:
+        """The submitter's environment; its secret values are only in ours, which was his when we are the first."""
+        secret = {key: value for key, value in os.environ.items() if secrets.looks_secret(key, value)}
+        return {**self.made.environ, **secret}
+
+    def _attempt(self, crew: Crew) -> Crew | None:
+        """Watch one attempt to its end; the next one, or None when the job is over."""
+        word = ""
+        while not crew.gone:
+            word = word or self._verdict(crew.replicas) or ""
+            if word and not crew.ending:
+                crew.end()
+            crew.step(self.wake, [self.control], self._time_left() if not word else None)
+        word = word or self._verdict(crew.replicas) or "Failed"
+        if gang.again(*self._policy(), self.facts.attempt, word, self._code(crew.replicas)):
+            self._update(earlier=(*self.facts.earlier, *crew.replicas))
+            return self._start(self.facts.attempt + 1)
+        self._finish(word, crew.replicas)
+        return None
+
+    def _verdict(self, replicas: list[Replica]) -> str | None:
+        if self.run.stop():
+            return "Stopped"
+        if word := gang.over(replicas, self.ends):
+            return word
+        left = self._time_left()
+        return "Deadline" if left is not None and left <= 0 else None
+
+    def _time_left(self) -> float | None:
+        if not self.job.running_timeout or self.facts.started_monotonic is None:
+            return None
+        limit = quantity.parse_duration(self.job.running_timeout)
+        return max(0.0, self.facts.started_monotonic + limit - time.monotonic())
+
+    def _policy(self) -> tuple[str, int]:
+        return self.job.restart_policy, self.job.retry
+
+    def _code(self, replicas: list[Replica]) -> int | None:
+        seen = state.observed(self.made, self.facts, tuple(replicas))
+        failure = status.last_failure(seen)
+        return failure.exit_code if failure else None
+
+    # --- its end ---------------------------------------------------------------------------------------------
+
+    def _finish(self, word: str, replicas: list[Replica], message: str = "") -> None:
+        self._update(
+            word=word,
+            reason=ENDS.get(word, ""),
+            message=message or self._last_words(word),
+            waits_for=(),
+            since=state.now(),
+            finished=state.now(),
+            finished_monotonic=time.monotonic(),
+            replicas=tuple(replicas),
+        )
+
+    def _last_words(self, word: str) -> str:
+        if word == "Deadline":
+            return f"ran longer than {self.job.running_timeout}"
+        if word == "Lost":
+            return "its processes ended unseen: their supervisor and keepers were killed, or the machine restarted"
+        stop = self.run.stop() if word == "Stopped" else None
+        return f"by {stop.by}" if stop else ""
+
+    def _pack_code(self) -> None:
+        """Pack the code beside the job, in a process of its own."""
+        if not self.made.code:
+            return
+        pid = os.fork()
+        if pid == 0:
+            _be_packer(self.run, self.made, self.inherited)
+
+    def _update(self, **changes: object) -> None:
+        self.facts = replace(self.facts, **changes)
+        self.run.write("state.json", self.facts)
+
+    def fail(self, error: BaseException) -> None:
+        """The last resort: the job is FAILED because its supervisor cannot go on."""
+        what = error.what if isinstance(error, ArenaError) else f"{type(error).__name__}: {error}"
+        with contextlib.suppress(OSError):
+            self._finish("Failed", [], what)
+            self._update(reason="SupervisorFailed")
+
+
+ENDS = {"Stopped": "Stopped", "Deadline": "DeadlineExceeded", "Lost": "Lost", "Succeeded": "Completed"}
+
+
+def load_job(made: state.Made) -> Job:
+    """The job of a run, with the secret values that this process's environment holds."""
+    kind = jobs.load_class(made.type)
+    job: Job = msgspec.convert(made.job, kind, strict=False)
+    held = {name: os.environ[name] for name in made.secrets if name in os.environ}
+    return replace(job, env={**job.env, **held})
+
+
+def node_labels() -> dict[str, str]:
+    """This machine as a node: the labels a selector may ask for."""
+    arch = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
+    return {
+        "kubernetes.io/hostname": state.hostname(),
+        "kubernetes.io/os": platform.system().lower(),
+        "kubernetes.io/arch": arch,
+    }
+
+
+
+def _few(names: tuple[str, ...]) -> str:
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return ", ".join(names[:3]) + more
+
+
+def _queue_folder(run: state.Run) -> Path:
+    return state.StateDir(run.path.parent.parent).queue()
+
+
+def _open_control(path: Path) -> int:
+    with contextlib.suppress(FileExistsError):
+        os.mkfifo(path, 0o600)
+    return os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+
+
+def _be_packer(run: state.Run, made: state.Made, inherited: list[int]) -> None:
+    from arena import code
+
+    try:
+        for file in inherited:
+            os.close(file)
+        os.nice(10)
+        store = run.path.parent.parent / "blobs"
+        state.write(run.path / "code.json", code.capture(Path(made.code), store, made.code_limit))
+    except BaseException:
+        traceback.print_exc(file=sys.stderr)
+    finally:
+        os._exit(0)
+
+
+def main(path: str, lock: int) -> None:
+    """The life of a supervisor process; `lock` is the open file that holds the run's lock."""
+    os.set_inheritable(lock, False)
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    run = state.Run(Path(path))
+    supervisor = Supervisor(run, lock)
+    try:
+        supervisor.live()
+    except (Exception, BackendError) as error:
+        traceback.print_exc(file=sys.stderr)
+        supervisor.fail(error)
+        raise SystemExit(1) from error

@@ -1,0 +1,376 @@
+"""A job is a value: what the user said, whoever carries it out.
+
+Every field is declared once, with `flag()`; option, YAML key, Python argument, JSON Schema, completion and reference
+page derive from that declaration. Nothing here does I/O.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_type_hints
+
+import msgspec
+from msgspec import Struct, field
+
+from arena import quantity
+from arena.errors import SpecError
+
+Local = Literal["used", "noted", "refused"]
+Ends = Literal["all", "first", "never"]
+RestartPolicy = Literal["Never", "OnFailure", "Always", "ExitCode"]
+Env = dict[str, str]
+
+
+def flag(
+    help: str,
+    *,
+    short: str = "",
+    metavar: str = "",
+    group: str = "Job",
+    local: Local = "used",
+    aliases: tuple[str, ...] = (),
+    common: bool = False,
+    ge: int | None = None,
+    le: int | None = None,
+) -> msgspec.Meta:
+    """The declaration of one field: its help, its spellings, and what it means on the local backend.
+
+    `common` fields stand in the short `--help`. `ge` and `le` bound numbers. `local` is one of
+    used, noted (one line says it has no effect here) and refused.
+    """
+    extra = {
+        "short": short,
+        "metavar": metavar,
+        "group": group,
+        "local": local,
+        "aliases": aliases,
+        "common": common,
+    }
+    return msgspec.Meta(description=help, extra=extra, ge=ge, le=le)
+
+
+class Role(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The replicas of one role: what a user sets for it (`ps=Role(count=1, cpu="2")`), completed by `Job.roles()`."""
+
+    count: Annotated[int, flag("replicas of this role", ge=0, le=10_000)] = 0
+    cpu: Annotated[str, flag("CPUs per replica, as 2 or 500m", local="noted")] = ""
+    memory: Annotated[str, flag("memory limit per replica, as 4Gi")] = ""
+    gpus: Annotated[int, flag("GPUs per replica", ge=0, le=1024)] = 0
+    image: Annotated[str, flag("container image of this role", local="noted")] = ""
+    name: str = ""
+    argv: tuple[str, ...] = ()
+    env: Env = field(default_factory=dict)
+    ends: Ends = "all"
+    ranked: bool = True
+    nproc: int = 1
+
+
+class Seat(Struct, frozen=True, kw_only=True):
+    """The place of one process in its gang: who it is, and where the others are."""
+
+    role: str
+    index: int
+    rank: int
+    world: int
+    local_rank: int = 0
+    nproc: int = 1
+    master: str = "127.0.0.1:29500"
+    peers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    folder: str = ""
+
+    @property
+    def master_host(self) -> str:
+        return self.master.rpartition(":")[0]
+
+    @property
+    def master_port(self) -> str:
+        return self.master.rpartition(":")[2]
+
+
+class Joined(Struct, frozen=True):
+    """How one process finds its peers: environment, and files to lay into `Seat.folder`."""
+
+    env: Env = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
+
+
+class Job(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What all job types have. `command` holds the words as typed: a program and its arguments.
+
+    One word with blanks in it is a shell line; `x.py` and `-m pkg` run with Python.
+    """
+
+    type_name: ClassVar[str] = "job"
+    trainer: ClassVar[str] = "job"
+    ports: ClassVar[Literal["master", "each", "none"]] = "master"
+
+    name: Annotated[str, flag("name of the job", common=True, metavar="NAME")] = ""
+    command: Annotated[tuple[str, ...], flag("program and its arguments", group="Program")] = ()
+    workers: Annotated[int, flag("number of workers", short="w", common=True, ge=1, le=10_000)] = 1
+    nproc_per_node: Annotated[
+        int, flag("processes per worker: a .py file is started so many times", common=True, ge=1, le=1024)
+    ] = 1
+    gpus: Annotated[int, flag("GPUs per worker", short="g", common=True, group="Resources", ge=0, le=1024)] = 0
+    cpu: Annotated[str, flag("CPUs per worker, as 2 or 500m", group="Resources", local="noted")] = ""
+    memory: Annotated[str, flag("memory limit per worker, as 4Gi", common=True, group="Resources")] = ""
+    env: Annotated[
+        Env,
+        flag("environment variable; KEY alone takes the value from here", common=True, short="e", metavar="KEY=VALUE"),
+    ] = field(default_factory=dict)
+    working_dir: Annotated[str, flag("folder the program starts in", metavar="DIR", group="Program")] = ""
+    image: Annotated[str, flag("container image", common=True, group="Cluster", local="noted")] = ""
+    label: Annotated[
+        Env, flag("label of the job", short="l", metavar="KEY=VALUE", aliases=("labels",), group="Job")
+    ] = field(default_factory=dict)
+    annotation: Annotated[
+        Env, flag("annotation of the job", metavar="KEY=VALUE", aliases=("annotations",), group="Job", local="noted")
+    ] = field(default_factory=dict)
+    selector: Annotated[
+        Env, flag("only nodes with this label", metavar="KEY=VALUE", aliases=("node-selector",), group="Placement")
+    ] = field(default_factory=dict)
+    toleration: Annotated[
+        tuple[str, ...], flag("taint to tolerate", metavar="KEY=VALUE:EFFECT", group="Placement", local="noted")
+    ] = ()
+    data: Annotated[
+        tuple[str, ...], flag("volume claim and where to mount it", metavar="CLAIM:/PATH", group="Cluster",
+                              local="refused")
+    ] = ()  # fmt: skip
+    restart_policy: Annotated[
+        RestartPolicy, flag("when the gang is started again", group="Life", metavar="POLICY")
+    ] = "Never"  # fmt: skip
+    retry: Annotated[
+        int, flag("how often the gang is started again after a failure", group="Life", aliases=("retries",), ge=0,
+                  le=1000)
+    ] = 0  # fmt: skip
+    running_timeout: Annotated[
+        str, flag("end the job when it has been RUNNING so long, as 2h", group="Life", metavar="DURATION")
+    ] = ""
+    ttl_after_finished: Annotated[
+        str, flag("delete the job so long after its end", group="Life", metavar="DURATION",
+                  aliases=("ttl-seconds-after-finished",))
+    ] = ""  # fmt: skip
+    snapshot: Annotated[bool, flag("freeze the code first and run from the copy", group="Program")] = False
+
+    def argv(self, python: str = "python") -> tuple[str, ...]:
+        """The words to start: `command` with the interpreter it needs in front."""
+        return launch(self.command, python)
+
+    def roles(self, python: str = "python") -> list[Role]:
+        """The replicas this job has, by role."""
+        return [
+            Role(
+                name="worker",
+                count=self.workers,
+                argv=self.argv(python),
+                env=self.env,
+                cpu=self.cpu,
+                memory=self.memory,
+                gpus=self.gpus,
+                nproc=self.processes,
+            )
+        ]
+
+    def join(self, seat: Seat) -> Joined:
+        """What tells the process in this seat who and where its peers are."""
+        return Joined()
+
+    @property
+    def processes(self) -> int:
+        """How many processes arena starts per replica; torchrun starts its own."""
+        return self.nproc_per_node if is_python_file(self.command) else 1
+
+    def problems(self) -> Iterable[str]:
+        """What is wrong beyond the types of single fields, one line each, beginning with the field's name."""
+        yield from _common_problems(self)
+
+
+J = TypeVar("J", bound=Job)
+
+NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+ENV_NAME = re.compile(r"[^=\0]+")
+MAX_NAME = 63
+
+
+def check(job: J) -> J:
+    """The same job, or SpecError with everything that is wrong: the one validation of flags, YAML and Python.
+
+    >>> from arena.jobs.plain import PlainJob
+    >>> check(PlainJob(name="a", command=("true",), workers=2)).workers
+    2
+    """
+    raise_all([*_type_problems(job), *job.problems()])
+    return job
+
+
+def raise_all(problems: list[str]) -> None:
+    """SpecError naming every problem, if there is one."""
+    if len(problems) == 1:
+        raise SpecError(problems[0])
+    if problems:
+        raise SpecError(f"{len(problems)} things are wrong with the job", why="\n       ".join(problems))
+
+
+def option_name(field_name: str) -> str:
+    """The flag of a field: `working_dir` -> `--working-dir`."""
+    return "--" + field_name.replace("_", "-")
+
+
+def metas(struct: type[Struct]) -> dict[str, msgspec.Meta]:
+    """The `flag()` of each declared field, by field name."""
+    hints = _hints(struct)
+    found = {}
+    for name in struct.__struct_fields__:
+        for meta in getattr(hints[name], "__metadata__", ()):
+            if isinstance(meta, msgspec.Meta) and meta.extra and "group" in meta.extra:
+                found[name] = meta
+    return found
+
+
+def types(struct: type[Struct]) -> dict[str, Any]:
+    """The bare type of each field, by field name."""
+    return {name: _bare(hint) for name, hint in _hints(struct).items() if name in struct.__struct_fields__}
+
+
+def is_python_file(command: tuple[str, ...]) -> bool:
+    """Whether the program is a Python file or module, which arena starts with an interpreter."""
+    return bool(command) and (command[0] == "-m" or (command[0].endswith(".py") and not _is_shell_line(command)))
+
+
+def launch(command: tuple[str, ...], python: str = "python") -> tuple[str, ...]:
+    """What to start for the words typed.
+
+    >>> launch(("train.py", "--lr", "0.1"))
+    ('python', 'train.py', '--lr', '0.1')
+    >>> launch(("echo a | tr a b",))
+    ('sh', '-c', 'echo a | tr a b')
+    """
+    if not command:
+        return ()
+    if is_python_file(command):
+        return (python, *command)
+    if _is_shell_line(command):
+        return ("sh", "-ec" if "\n" in command[0] else "-c", command[0])
+    if command[0].endswith(".sh"):
+        return ("sh", *command)
+    return command
+
+
+def _is_shell_line(command: tuple[str, ...]) -> bool:
+    return len(command) == 1 and any(c.isspace() or c in "|&;<>()$`*?{}'\"#" for c in command[0])
+
+
+def _hints(struct: type[Struct]) -> dict[str, Any]:
+    return get_type_hints(struct, include_extras=True)
+
+
+def _bare(hint: Any) -> Any:
+    return hint.__origin__ if hasattr(hint, "__metadata__") else hint
+
+
+def _type_problems(job: Job) -> Iterable[str]:
+    for name, hint in _hints(type(job)).items():
+        if name in job.__struct_fields__:
+            yield from field_problems(option_name(name), getattr(job, name), hint)
+
+
+def field_problems(label: str, value: object, hint: Any) -> Iterable[str]:
+    """What is wrong with one value for one declared type, named by its flag or key."""
+    try:
+        msgspec.convert(msgspec.to_builtins(value), hint)
+    except msgspec.ValidationError as error:
+        yield f"{label}: {_plain(str(error))} (got {value!r})"
+    except TypeError:
+        yield f"{label}: {type(value).__name__} is not possible here (got {value!r})"
+
+
+def _plain(message: str) -> str:
+    """msgspec's words without its backquotes and path."""
+    return message.split(" - at ")[0].replace("`", "").replace("Expected ", "expected ")
+
+
+def name_problems(name: str) -> Iterable[str]:
+    """Why a name cannot be a job's, on either backend: it becomes a DNS label of pods and services."""
+    if not name:
+        return
+    if len(name) > MAX_NAME:
+        yield f"--name: {name!r} has {len(name)} characters, at most {MAX_NAME} are possible: {shorten(name)!r} fits"
+    elif not NAME.fullmatch(name):
+        yield (
+            f"--name: {name!r} is not possible: lower-case letters, digits and '-', beginning with a letter"
+            f" and not ending with '-': {valid_name(name)!r} would do"
+        )
+
+
+def shorten(name: str, limit: int = MAX_NAME) -> str:
+    """The name cut to the limit, never ending in '-'."""
+    return valid_name(name)[:limit].rstrip("-")
+
+
+def valid_name(text: str) -> str:
+    """The nearest name that is allowed: `3D_Unet.py` -> `job-3d-unet-py`.
+
+    >>> valid_name("3d-unet")
+    'job-3d-unet'
+    """
+    name = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+    name = name if name[:1].isalpha() else f"job-{name}".rstrip("-")
+    return name[:MAX_NAME].rstrip("-")
+
+
+def word_problems(label: str, word: str) -> Iterable[str]:
+    """Why a word cannot travel: NUL and bytes that are not UTF-8."""
+    if "\0" in word:
+        yield f"{label}: {word!r} holds a NUL byte"
+    if any("\ud800" <= c <= "\udfff" for c in word):
+        yield f"{label}: {word!r} is not UTF-8"
+
+
+def _common_problems(job: Job) -> Iterable[str]:
+    yield from name_problems(job.name)
+    if not job.command or not job.command[0]:
+        yield "command: what should run? Give a program, as in: arena run train.py"
+    for word in job.command:
+        yield from word_problems("command", word)
+    for key, value in job.env.items():
+        yield from _env_problems(key, value)
+    yield from _quantity_problems(job)
+    if job.nproc_per_node > 1 and not _starts_processes(job.command):
+        yield (
+            "--nproc-per-node: only a .py file is started several times per worker;"
+            f" {job.command[:1]} starts its own processes only if it is torchrun"
+        )
+
+
+def _env_problems(key: str, value: str) -> Iterable[str]:
+    if not ENV_NAME.fullmatch(key):
+        yield f"--env: {key!r} is no name of a variable"
+    yield from word_problems("--env", key)
+    yield from word_problems(f"--env {key}", value)
+
+
+def _quantity_problems(job: Job) -> Iterable[str]:
+    parsers: list[tuple[str, Callable[[str], object]]] = [
+        ("memory", quantity.parse_bytes),
+        ("cpu", quantity.parse_cpu),
+        ("running_timeout", quantity.parse_duration),
+        ("ttl_after_finished", quantity.parse_duration),
+    ]
+    for name, parse in parsers:
+        if text := getattr(job, name):
+            yield from quantity_problem(option_name(name), text, parse)
+
+
+def quantity_problem(label: str, text: str, parse: Callable[[str], object]) -> Iterable[str]:
+    """What the parser says against the text."""
+    try:
+        parse(text)
+    except ValueError as error:
+        yield f"{label}: {error}"
+
+
+def _starts_processes(command: tuple[str, ...]) -> bool:
+    if is_python_file(command):
+        return True
+    words = " ".join(command)
+    return "torchrun" in words or "torch.distributed" in words

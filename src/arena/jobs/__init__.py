@@ -1,0 +1,82 @@
+"""The job types, by the names people type. Each is one file, loaded when it is asked for.
+
+A package adds its own through the entry point group `arena.jobs`:
+
+    [project.entry-points."arena.jobs"]
+    lightning = "my_package.lightning:LightningJob"
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from typing import TYPE_CHECKING
+
+from arena.errors import SpecError
+
+if TYPE_CHECKING:
+    from arena.job import Job
+
+GROUP = "arena.jobs"
+
+BUILT_IN = {
+    "job": "arena.jobs.plain:PlainJob",
+    "pytorch": "arena.jobs.pytorch:PyTorchJob",
+    "mpi": "arena.jobs.mpi:MPIJob",
+    "jax": "arena.jobs.jax:JAXJob",
+    "tensorflow": "arena.jobs.tensorflow:TensorFlowJob",
+}
+
+ALIASES = {
+    "plain": "job",
+    "pytorchjob": "pytorch",
+    "py": "pytorch",
+    "mpijob": "mpi",
+    "tf": "tensorflow",
+    "tfjob": "tensorflow",
+    "jaxjob": "jax",
+}
+
+
+def load(name: str) -> type[Job]:
+    """The class of a job type, by its name, an old spelling, or `module:Class`.
+
+    >>> load("tf").type_name
+    'tensorflow'
+    """
+    name = ALIASES.get(name, name)
+    return load_class(BUILT_IN.get(name) or plugins().get(name) or _unknown(name))
+
+
+def load_class(place: str) -> type[Job]:
+    """The class at `module:Class`."""
+    module, _, attribute = place.partition(":")
+    found: type[Job] = getattr(importlib.import_module(module), attribute)
+    return found
+
+
+def place(kind: type[Job]) -> str:
+    """`module:Class` of a job type, by which another process finds it again."""
+    return f"{kind.__module__}:{kind.__qualname__}"
+
+
+def plugins() -> dict[str, str]:
+    """Names and places of the types that installed packages add; built-in names win."""
+    from importlib.metadata import entry_points
+
+    return {entry.name: entry.value for entry in entry_points(group=GROUP) if entry.name not in BUILT_IN}
+
+
+def names() -> list[str]:
+    """All type names, plug-ins included."""
+    return [*BUILT_IN, *plugins()]
+
+
+def _unknown(name: str) -> str:
+    known = [*names(), *ALIASES]
+    near = difflib.get_close_matches(name, known, 1)
+    raise SpecError(
+        f"there is no job type {name!r}",
+        why="known: " + ", ".join(names()),
+        hint=f"did you mean {near[0]!r}?" if near else "",
+    )

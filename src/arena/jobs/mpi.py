@@ -1,0 +1,60 @@
+"""MPI: a Launcher whose mpiexec starts the ranks on the hosts of a hostfile."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+from msgspec.structs import replace
+
+from arena.job import Job, Joined, Role, Seat, flag, is_python_file
+
+
+class MPIJob(Job, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A Launcher and `workers` hosts with `slots_per_worker` ranks each.
+
+    A `.py` file is started by mpiexec on every rank; any other command is the launcher's own, and its mpirun or
+    mpiexec finds the hosts by HYDRA_HOST_FILE (MPICH, Intel MPI) or OMPI_MCA_orte_default_hostfile (Open MPI). On
+    one machine all hosts are this machine, so that only the Launcher is a process of its own.
+
+    >>> MPIJob(command=("train.py",), workers=2).roles()[0].argv
+    ('mpiexec', '-n', '2', 'python', 'train.py')
+    """
+
+    type_name: ClassVar[str] = "mpi"
+    trainer: ClassVar[str] = "mpijob"
+    ports: ClassVar = "none"
+
+    slots_per_worker: Annotated[int, flag("ranks per worker", group="MPI", ge=1, le=1024)] = 1
+
+    @property
+    def ranks(self) -> int:
+        """How many ranks MPI starts."""
+        return self.workers * self.slots_per_worker * self.nproc_per_node
+
+    @property
+    def processes(self) -> int:
+        return 1
+
+    def argv(self, python: str = "python") -> tuple[str, ...]:
+        words = Job.argv(self, python)
+        return ("mpiexec", "-n", str(self.ranks), *words) if is_python_file(self.command) else words
+
+    def roles(self, python: str = "python") -> list[Role]:
+        (launcher,) = Job.roles(self, python)
+        gpus = self.gpus * self.workers
+        return [replace(launcher, name="launcher", count=1, gpus=gpus, ranked=False)]
+
+    def join(self, seat: Seat) -> Joined:
+        hostfile = f"{seat.folder}/hostfile"
+        host = seat.master_host
+        slots = self.slots_per_worker * self.nproc_per_node
+        lines = [f"{host}:{slots}"] * self.workers
+        return Joined(
+            {
+                "HYDRA_HOST_FILE": hostfile,
+                "HYDRA_LAUNCHER": "fork",
+                "I_MPI_HYDRA_HOST_FILE": hostfile,
+                "OMPI_MCA_orte_default_hostfile": hostfile,
+            },
+            {"hostfile": "".join(f"{line}\n" for line in lines)},
+        )

@@ -1,0 +1,212 @@
+"""What state a job is in: gathered by the backends as `Observed`, decided here and nowhere else.
+
+`decide` does no I/O; list, get, wait, notebook and page all show what it says.
+"""
+
+from __future__ import annotations
+
+import enum
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+if TYPE_CHECKING:
+    from arena.job import Job
+
+
+class State(enum.Enum):
+    """The eight states a user sees."""
+
+    PENDING = "PENDING"
+    QUEUED = "QUEUED"
+    RUNNING = "RUNNING"
+    SUSPENDED = "SUSPENDED"
+    SUCCEEDED = "SUCCEEDED"
+    FAILED = "FAILED"
+    CANCELLED = "CANCELLED"
+    UNKNOWN = "UNKNOWN"
+
+    @property
+    def final(self) -> bool:
+        """Whether nothing more will happen."""
+        return self in FINAL
+
+
+FINAL = frozenset({State.SUCCEEDED, State.FAILED, State.CANCELLED})
+
+
+class Replica(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One replica in one attempt, as it was last seen.
+
+    `exit_code` is None while it runs and when nobody saw its end (`lost`); 128 + n after signal n.
+    `ended_by_us` marks an end that arena brought about, which is never the cause of a failure.
+    """
+
+    role: str
+    index: int
+    rank: int | None = None
+    attempt: int = 1
+    state: State = State.PENDING
+    exit_code: int | None = None
+    reason: str = ""
+    message: str = ""
+    started: datetime | None = None
+    ended: datetime | None = None
+    ended_by_us: bool = False
+    lost: bool = False
+    pids: tuple[int, ...] = ()
+    node: str = ""
+    gpus: int = 0
+    nproc: int = 1
+    memory_limit: int | None = None
+    memory_peak: int | None = None
+    oom_kills: int = 0
+
+    @property
+    def name(self) -> str:
+        """`worker-0`."""
+        return f"{self.role}-{self.index}"
+
+    @property
+    def failed(self) -> bool:
+        """Whether it ended badly by itself."""
+        return self.exit_code not in (None, 0) and not self.ended_by_us
+
+
+class Observed(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What was seen of a job, before anything is concluded: the word of whoever runs it, and its replicas.
+
+    `word` is the operator's or supervisor's condition: "" (just created), Pending, Queued, Running, Restarting,
+    Suspended, Succeeded, Failed, Stopped, Deadline, Lost, Ended. `earlier` holds the replicas of earlier attempts.
+    """
+
+    word: str = ""
+    reason: str = ""
+    message: str = ""
+    created: datetime
+    started: datetime | None = None
+    finished: datetime | None = None
+    since: datetime | None = None
+    attempt: int = 1
+    replicas: tuple[Replica, ...] = ()
+    earlier: tuple[Replica, ...] = ()
+
+
+class Status(Struct, frozen=True, kw_only=True):
+    """The state a user sees, its reason in the words of whoever runs the job, and since when."""
+
+    state: State
+    reason: str = ""
+    message: str = ""
+    since: datetime | None = None
+
+
+class Seen(Struct, frozen=True, kw_only=True):
+    """A job as it is now (or was, when it is gone): what `get` and `list` show and `wait` returns.
+
+    `job` is None for jobs that others made. `duration` is in seconds. `cause` is arena's own word for the failure.
+    """
+
+    name: str
+    run_id: str
+    status: Status
+    observed: Observed
+    backend: str = "local"
+    namespace: str = ""
+    trainer: str = "job"
+    job: Job | None = None
+    user: str = ""
+    uid: str = ""
+    duration: float = 0.0
+    cause: str | None = None
+    why: str = ""
+    warnings: tuple[str, ...] = ()
+    host: str = ""
+    deleted: datetime | None = None
+    parent: str = ""
+    typed: tuple[str, ...] = ()
+
+    @property
+    def state(self) -> State:
+        """Short for `status.state`."""
+        return self.status.state
+
+    @property
+    def reason(self) -> str:
+        """Short for `status.reason`."""
+        return self.status.reason
+
+    @property
+    def first_failure(self) -> Replica | None:
+        """The replica that failed first, over all attempts; None where none failed by itself."""
+        return first_failure(self.observed)
+
+    @property
+    def exit_code(self) -> int | None:
+        """0, the code of the replica that failed first, or None where the job has none."""
+        return exit_code(self.observed, self.status.state)
+
+
+WORDS = {
+    "": State.PENDING,
+    "Created": State.PENDING,
+    "Pending": State.PENDING,
+    "Queued": State.QUEUED,
+    "Running": State.RUNNING,
+    "Restarting": State.RUNNING,
+    "Suspended": State.SUSPENDED,
+    "Succeeded": State.SUCCEEDED,
+    "Failed": State.FAILED,
+    "Stopped": State.CANCELLED,
+    "Deadline": State.FAILED,
+    "Lost": State.FAILED,
+}
+
+
+def decide(seen: Observed, now: datetime | None = None) -> Status:
+    """The state a user sees, with its reason: the operator's word, corrected by what the replicas show.
+
+    Words nobody knows become UNKNOWN with the word as reason.
+    """
+    state = WORDS.get(seen.word, State.UNKNOWN)
+    if state is State.UNKNOWN:
+        return Status(state=state, reason=seen.word, message=seen.message, since=seen.since)
+    if state is State.PENDING and any(r.started and not r.ended for r in seen.replicas):
+        state = State.RUNNING
+    reason, message = _reason(seen, state)
+    return Status(state=state, reason=reason, message=message, since=seen.since or seen.finished or seen.created)
+
+
+def first_failure(seen: Observed) -> Replica | None:
+    """The replica that failed first by time, over all attempts.
+
+    Attempts follow each other, so an earlier attempt's failure comes first whatever the clocks say.
+    """
+    ended = [r for r in (*seen.earlier, *seen.replicas) if r.failed and r.ended]
+    return min(ended, key=lambda r: (r.ended, r.rank if r.rank is not None else r.index), default=None)
+
+
+def last_failure(seen: Observed) -> Replica | None:
+    """The replica that failed first in the last attempt: the one whose code is the job's."""
+    ended = [r for r in seen.replicas if r.failed and r.ended]
+    return min(ended, key=lambda r: (r.ended, r.rank if r.rank is not None else r.index), default=None)
+
+
+def exit_code(seen: Observed, state: State) -> int | None:
+    """The job's own code: 0, or that of the replica that failed first; None where there is none."""
+    if state is State.SUCCEEDED:
+        return 0
+    if state is not State.FAILED or seen.word in ("Lost", "Deadline"):
+        return None
+    failure = last_failure(seen) or first_failure(seen)
+    return failure.exit_code if failure else None
+
+
+def _reason(seen: Observed, state: State) -> tuple[str, str]:
+    if state is not State.FAILED or seen.reason:
+        return seen.reason, seen.message
+    failure = last_failure(seen) or first_failure(seen)
+    if failure is None:
+        return seen.word, seen.message
+    return failure.reason or "Error", seen.message or f"{failure.name} ended with code {failure.exit_code}"
