@@ -97,6 +97,11 @@ def test_site_file_and_built_in(machine: Machine) -> None:
     assert settings.value("backend") is None
 
 
+def test_locked_holds_settings(machine: Machine) -> None:
+    text = machine.errors("image: x\nlocked: [image]\n", "etc/config.yaml")
+    assert text == f"{machine.etc}:2: 'locked' needs the settings that it locks below it"
+
+
 def test_nothing_unlocks_what_the_machine_locks(machine: Machine, tmp_path: Path) -> None:
     machine.write(machine.etc, "image: etc\nlocked:\n  local:\n    max_replicas: 2\n")
     own = machine.write(tmp_path / "own.yaml", "image: own\nlocked: {local.max_replicas: 99}\n")

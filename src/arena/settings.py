@@ -508,6 +508,8 @@ def _pairs(text: str, file: Path, errors: Errors, *, site: bool = False) -> Iter
         if site and key_node.value == "locked" and node.id == "mapping":
             locked = (pair for inner, value in node.value for pair in _flat(inner, value, "", file, errors))
             yield from ((f"locked {key}", inner, value) for key, inner, value in locked)
+        elif site and key_node.value == "locked":
+            errors.add(f"{file}:{_line(key_node)}", "'locked' needs the settings that it locks below it")
         else:
             yield from _flat(key_node, node, "", file, errors)
 
