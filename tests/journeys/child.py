@@ -74,9 +74,10 @@ class Child:
         os.write(self.pty, KEYS.get(text) or text.encode() + b"\r")
 
     def signal(self, name: str) -> None:
-        """Send a signal to the program itself, not to the shell that waits for it."""
+        """Send a signal to the program itself, not to the shell that waits for it; what has ended stays as it is."""
         self.clock = time.monotonic()
-        os.kill(innermost(self.process.pid), getattr(signal, f"SIG{name}"))
+        if self.process.poll() is None:
+            innermost(self.process.pid).send_signal(getattr(signal, f"SIG{name}"))
 
     def wait(self, limit: float) -> bool:
         """Whether it ended in time, all its output read."""
@@ -98,8 +99,10 @@ class Child:
         until(limit, lambda: b"\n" in self.out or self.process.poll() is not None)
 
     def quiet(self, seconds: float = 1, limit: float = 10) -> None:
-        """Wait until it has said something and then nothing for a while."""
-        until(limit, lambda: bool(self.out) and time.monotonic() - self.changed > seconds)
+        """Wait until it has said something and then nothing for a while, its end, or the limit."""
+        until(
+            limit, lambda: (self.out and time.monotonic() - self.changed > seconds) or self.process.poll() is not None
+        )
 
     def seen(self) -> Observed:
         """What it has shown so far."""
@@ -109,7 +112,7 @@ class Child:
             err=self._text(self.err),
             code=code if code is None or code >= 0 else 128 - code,
             seconds=(self.ended or time.monotonic()) - self.clock,
-            held_open=self.pty is None and code is not None and any(reader.is_alive() for reader in self.readers),
+            held_open=self.pty is None and self.ended is not None and any(reader.is_alive() for reader in self.readers),
         )
 
     def _text(self, data: bytearray) -> str:
@@ -123,15 +126,15 @@ class Child:
             self.process.wait(5)
 
 
-def innermost(pid: int) -> int:
+def innermost(pid: int) -> psutil.Process:
     """The program that a shell waits for, or the process itself when the shell became it."""
     process = psutil.Process(pid)
     while process.name() in SHELLS and (children := process.children()):
         process = children[0]
-    return process.pid
+    return process
 
 
-def until(limit: float, holds: Callable[[], bool], pause: float = 0.02) -> bool:
+def until(limit: float, holds: Callable[[], object], pause: float = 0.02) -> bool:
     """Whether something came to hold in time."""
     end = time.monotonic() + limit
     while not holds():

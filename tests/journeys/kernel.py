@@ -12,6 +12,8 @@ from jupyter_client.manager import KernelManager
 
 from journeys.observed import Observed, Raised
 
+# IPython keeps its history with these; forgotten, so that a day sees what `import arena` brings in.
+FORGOTTEN = ("sqlite3",)
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -24,7 +26,7 @@ class Kernel:
         self.manager.start_kernel(cwd=str(home), env=dict(env), stdout=self.log, stderr=self.log)
         self.client: BlockingKernelClient = self.manager.blocking_client()
         self.client.start_channels()
-        self.client.wait_for_ready(timeout=60)
+        self._ready()
         self.seen, self.cell, self.number, self.clock = Observed(), "", 0, 0.0
 
     def finish(self, limit: float) -> Observed:
@@ -60,7 +62,7 @@ class Kernel:
     def restart(self) -> None:
         """A new process, an empty namespace; jobs stay."""
         self.manager.restart_kernel()
-        self.client.wait_for_ready(timeout=60)
+        self._ready()
 
     def false(self, expression: str) -> str | None:
         """Why an expression is not true in the kernel, `_` being the value of the last cell's last expression."""
@@ -76,6 +78,11 @@ class Kernel:
         self.client.stop_channels()
         self.manager.shutdown_kernel(now=True)
         self.log.close()
+
+    def _ready(self) -> None:
+        self.client.wait_for_ready(timeout=60)
+        forget = f"list(map(__import__('sys').modules.pop, {FORGOTTEN}, {FORGOTTEN}))"
+        self._reply(self.client.execute("", silent=True, user_expressions={"": forget}), time.monotonic() + 30)
 
     def _reply(self, request: str, end: float) -> dict[str, Any]:
         while True:

@@ -31,7 +31,7 @@ def unreadable_run(place: Stage) -> None:
     """One run among the others that its own user may not read."""
     state = Path(place.me.env["TMPDIR"], f"arena-{place.me.uid}")
     odd = state / "runs" / "odd-0000"
-    odd.mkdir()
+    odd.mkdir(parents=True)
     odd.chmod(0o000)
 
 

@@ -2,9 +2,9 @@
 
 import os
 import sys
-import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 
 from journeys.child import Child, until
 from journeys.kernel import Kernel
@@ -31,9 +31,7 @@ class Failure:
     seen: Observed
 
     def __str__(self) -> str:
-        outputs = (("stdout", self.seen.out), ("stderr", self.seen.err))
-        shown = "\n".join(tail(name, text) for name, text in outputs if text)
-        return f"line {self.line}: {self.step.source}\n  demanded: {self.demand}\n  observed: {self.why}\n{shown}"
+        return f"  line {self.line} demanded: {self.demand}\n  observed: {self.why}"
 
 
 @dataclass(slots=True)
@@ -45,7 +43,10 @@ class Report:
     left_out: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
-        return "\n".join(f"{self.name} {failure}" for failure in self.failures)
+        steps = groupby(self.failures, key=lambda failure: failure.step)
+        return "\n".join(
+            f"{self.name} line {step.line}: {step.source}\n{explained(list(each))}" for step, each in steps
+        )
 
 
 @dataclass(slots=True)
@@ -150,6 +151,8 @@ class Runner:
         if key == "restart":
             kernel.restart()
             return Observed(code=0)
+        if kernel.seen.code is not None:  # the cell did not wait for the key
+            return kernel.seen
         kernel.interrupt()
         return kernel.finish(STEP_LIMIT)
 
@@ -229,8 +232,8 @@ class Runner:
         """Print how a step went and keep what failed."""
         word = "FAILED" if failures else "ok"
         self.say(f"{report.name} line {step.line}: {word:6} {seen.seconds:6.2f} s  {step.source}")
-        for failure in failures:
-            self.say(textwrap.indent(str(failure), "    "))
+        if failures:
+            self.say(explained(failures))
         report.failures.extend(failures)
 
     def end(self) -> None:
@@ -254,6 +257,13 @@ def command_lines(stage: Stage, uid: int) -> Iterator[str]:
     for process in processes(stage.root, uid):
         if process.pid not in (os.getpid(), os.getppid()):
             yield " ".join(process.cmdline())
+
+
+def explained(failures: Sequence[Failure]) -> str:
+    """What did not hold after one step, and once the output of that step."""
+    seen = failures[0].seen
+    outputs = (("stdout", seen.out), ("stderr", seen.err if seen.err != seen.out else ""))
+    return "\n".join([*map(str, failures), *(tail(name, text) for name, text in outputs if text)])
 
 
 def tail(name: str, text: str) -> str:

@@ -149,8 +149,8 @@ def test_a_step_that_does_not_end_ends_the_day(place: Stage, monkeypatch: pytest
 
 def test_a_failure_shows_line_step_demand_and_the_last_lines(place: Stage) -> None:
     shown = str(play(place, "$ seq 100\n  out /x/"))
-    assert "small line 3: $ seq 100" in shown
-    assert "demanded: out /x/" in shown
+    assert "small line 2: $ seq 100" in shown
+    assert "line 3 demanded: out /x/" in shown
     assert "  71\n" in shown
     assert "  70\n" not in shown
 
@@ -206,6 +206,11 @@ def test_a_signal_goes_to_the_program_not_to_the_shell(place: Stage, words: str)
     assert not play(place, text).failures
 
 
+def test_a_key_or_signal_after_the_end_changes_nothing(place: Stage) -> None:
+    text = "& echo up; exit 4\n$ sleep 0.2\nsig$ TERM\n  exit 4\ntty$ exit 5\nkey$ ^C\n  exit 5"
+    assert not play(place, text).failures
+
+
 def test_the_next_step_waits_for_the_first_line(place: Stage) -> None:
     text = "& sleep 0.5; touch late; echo up; sleep 30\n$ test -e late\n  exit 0\n$ true\nsig$ KILL"
     assert not play(place, text).failures
@@ -213,7 +218,7 @@ def test_the_next_step_waits_for_the_first_line(place: Stage) -> None:
 
 def test_what_is_left_is_ended(place: Stage) -> None:
     with stage("left") as own:
-        play(own, "& sleep 271\n$ (setsid sleep 272 >/dev/null 2>&1 &)\n  ok pgrep -f 'sleep 272'")
+        play(own, "& echo up; sleep 271\n$ (setsid sleep 272 >/dev/null 2>&1 &)\n  ok pgrep -f 'sleep 272'")
         root = own.root
     assert list(stages.processes(root)) == []
     assert not root.exists()
@@ -292,6 +297,8 @@ def test_cells(place: Stage) -> None:
   time < 20s
 py> x = [n for n in range(3)]; x
   val len(_) == 3 and {y for y in _} == set(x)
+py> import sys; [m for m in ("sqlite3", "httpx") if m in sys.modules]
+  val _ == []
 py> y = 1
   val _ is None
 py> asyncio.get_running_loop().is_running()
@@ -306,6 +313,7 @@ key$ ^C
   time < 1s
 py> x
   val _ == [0, 1, 2]
+key$ ^C
 key$ restart
 py> "x" in globals()
   val not _"""
