@@ -7,6 +7,8 @@
       UnsupportedError     5   not here, not with this backend, not yet
       BackendError         6   the backend failed
       ForbiddenError       7   not allowed
+      WaitTimeoutError   124   the time given is over, the job goes on
+      NotStartedError    125   not running within the time given
       JobFailedError           the job's own code
 
 `run`, `wait` and `submit --wait` turn 2 to 7 into 125, so that these stay the job's own codes.
@@ -80,6 +82,18 @@ class ForbiddenError(ArenaError):
     """The caller may not do it."""
 
     exit_code = 7
+
+
+class WaitTimeoutError(ArenaError, TimeoutError):
+    """The time given to a wait is over; the job goes on."""
+
+    exit_code = 124
+
+
+class NotStartedError(ArenaError):
+    """The job was not RUNNING within the time given to its start."""
+
+    exit_code = 125
 
 
 class JobFailedError(ArenaError):

@@ -126,6 +126,8 @@ class Seen(Struct, frozen=True, kw_only=True):
     deleted: datetime | None = None
     parent: str = ""
     typed: tuple[str, ...] = ()
+    waits_for: tuple[str, ...] = ()
+    cwd: str = ""
 
     @property
     def state(self) -> State:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal, Protocol
 
@@ -56,7 +56,7 @@ class Query(Struct, frozen=True, kw_only=True):
 
 
 class LogQuery(Struct, frozen=True, kw_only=True):
-    """Which lines. `replicas` and `ranks` are resolved by the client; None means all."""
+    """Which lines. None means all replicas, ranks; the last attempt. `pieces` gives lines out before they end."""
 
     follow: bool = False
     tail: int | None = None
@@ -64,6 +64,7 @@ class LogQuery(Struct, frozen=True, kw_only=True):
     replicas: frozenset[str] | None = None
     ranks: frozenset[int] | None = None
     attempt: int | None = None
+    pieces: bool = False
 
 
 class LogLine(Struct, frozen=True):
@@ -120,8 +121,8 @@ class Backend(Protocol):
     def list(self, query: Query, warnings: Warnings) -> Iterator[Seen]:
         """The jobs that match, newest first; odd ones become warnings."""
 
-    def watch(self, ref: Ref, interval: float = 0.05) -> Iterator[Seen]:
-        """The job now, then again at each change; ends after a final state."""
+    def watch(self, ref: Ref, until: Sequence[float] = ()) -> Iterator[Seen]:
+        """The job now, then again at each change and when a time of `until` (monotonic) is reached, to its end."""
 
     def logs(self, ref: Ref, query: LogQuery) -> Iterator[LogLine]:
         """The lines, in order per replica, each exactly once."""

@@ -117,6 +117,7 @@ class Crew:
     def _be_keeper(self, member: Member) -> None:
         code = 1
         try:
+            signal.set_wakeup_fd(-1)
             others = [pipe.read for m in self.members if m is not member for pipe in m.pipes]
             for file in (*self.inherited, *others):
                 with contextlib.suppress(OSError):

@@ -1,15 +1,15 @@
 """The state of local runs: one folder of plain files each, written by rename.
 
-    <state>/version
-    <state>/new/ID/           being made by a submit that still lives (its lock says so)
-    <state>/runs/ID/          job.json    what was asked, written once
-                              state.json  what the supervisor knows, and at the end all there is to know
-                              stop.json   somebody wants it ended     deleted.json  it left the list
-                              lock        held by the supervisor      control       a FIFO that wakes it
-                              attempt-N/  ROLE-I.json (pid), ROLE-I.exit.json, ROLE-I.keeper (its lock), ROLE-I.K.log
-    <state>/names/NAME        a link to the run that has the name now
-    <state>/hosts/HOST/queue  whose turn it is on that machine
-    <state>/index.db, blobs   the record's; both can be made again or done without
+<state>/version
+<state>/new/ID/           being made by a submit that still lives (its lock says so)
+<state>/runs/ID/          job.json    what was asked, written once
+                          state.json  what the supervisor knows, and at the end all there is to know
+                          stop.json   somebody wants it ended     deleted.json  it left the list
+                          lock        held by the supervisor      control       a FIFO that wakes it
+                          attempt-N/  ROLE-I.json (pid), ROLE-I.exit.json, ROLE-I.keeper (its lock), ROLE-I.K.log
+<state>/names/NAME        a link to the run that has the name now
+<state>/hosts/HOST/queue  whose turn it is on that machine
+<state>/index.db, blobs   the record's; both can be made again or done without
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Facts(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=Tru
     waits_for: tuple[str, ...] = ()
     gpus: tuple[str, ...] = ()
     cause: str | None = None
-    code: dict[str, Any] | None = None
+    why: str = ""
     warnings: tuple[str, ...] = ()
     supervisors: int = 0
 

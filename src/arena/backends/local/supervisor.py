@@ -58,7 +58,7 @@ class Supervisor:
         word = self.facts.word
         self._update(supervisors=self.facts.supervisors + 1)
         try:
-            crew = self._rejoin() if word in ("Running", "Restarting") else self._begin()
+            crew: Crew | None = self._rejoin() if word in ("Running", "Restarting") else self._begin()
             while crew is not None:
                 crew = self._attempt(crew)
         except Interrupted:
@@ -148,9 +148,7 @@ class Supervisor:
         folder = self.run.attempt(attempt)
         folder.mkdir(mode=0o700, exist_ok=True)
         base = self._base_env()
-        placed = layout.place(
-            self.job, self.run.run_id, self.roles, self.facts.ports, self.facts.gpus, folder, attempt
-        )
+        placed = layout.place(self.job, self.run.run_id, self.roles, self.facts.ports, self.facts.gpus, folder, attempt)
         launches = []
         for one in placed:
             for name, text in one.files.items():
@@ -183,7 +181,7 @@ class Supervisor:
                 crew.end()
             crew.step(self.wake, [self.control], self._time_left() if not word else None)
         word = word or self._verdict(crew.replicas) or "Failed"
-        if gang.again(*self._policy(), self.facts.attempt, word, self._code(crew.replicas)):
+        if gang.again(self.job.restart_policy, self.job.retry, self.facts.attempt, word, self._code(crew.replicas)):
             self._update(earlier=(*self.facts.earlier, *crew.replicas))
             return self._start(self.facts.attempt + 1)
         self._finish(word, crew.replicas)
@@ -202,9 +200,6 @@ class Supervisor:
             return None
         limit = quantity.parse_duration(self.job.running_timeout)
         return max(0.0, self.facts.started_monotonic + limit - time.monotonic())
-
-    def _policy(self) -> tuple[str, int]:
-        return self.job.restart_policy, self.job.retry
 
     def _code(self, replicas: list[Replica]) -> int | None:
         seen = state.observed(self.made, self.facts, tuple(replicas))
@@ -274,7 +269,6 @@ def node_labels() -> dict[str, str]:
     }
 
 
-
 def _few(names: tuple[str, ...]) -> str:
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return ", ".join(names[:3]) + more
@@ -298,7 +292,7 @@ def _be_packer(run: state.Run, made: state.Made, inherited: list[int]) -> None:
             os.close(file)
         os.nice(10)
         store = run.path.parent.parent / "blobs"
-        state.write(run.path / "code.json", code.capture(Path(made.code), store, made.code_limit))
+        state.write(run.path / "code.json", code.capture(Path(made.code), store, made.code_limit).to_json())
     except BaseException:
         traceback.print_exc(file=sys.stderr)
     finally:

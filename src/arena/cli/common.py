@@ -1,0 +1,90 @@
+"""What commands share: the client of a command line, its common options, and how errors and notes are said."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from arena.client import Client
+    from arena.errors import ArenaError
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+PLACE = (
+    click.Option(["-b", "--backend"], metavar="NAME", help="Where jobs run: local or kubernetes."),
+    click.Option(["-n", "--namespace"], metavar="NAME", help="Namespace of the jobs."),
+    click.Option(["--context"], metavar="NAME", help="Context of the kubeconfig.", hidden=True),
+    click.Option(["--kubeconfig", "--config"], metavar="FILE", help="The kubeconfig file.", hidden=True),
+    click.Option(["--loglevel"], metavar="LEVEL", hidden=True),
+    click.Option(["--traceback"], is_flag=True, hidden=True),
+    click.Option(["--pprof"], is_flag=True, hidden=True),
+    click.Option(["--trace"], is_flag=True, hidden=True),
+)
+PLACE_NAMES = tuple(option.name or "" for option in PLACE)
+
+
+def placed(command: click.Command) -> click.Command:
+    """The command with the options that say where: they stand before or after the command's name."""
+    taken = {name for param in command.params for name in param.opts}
+    command.params += [option for option in PLACE if not taken & set(option.opts)]
+    return command
+
+
+def client(ctx: click.Context) -> Client:
+    """The client for this command line; options after the command win over those before it."""
+    from arena.client import Client
+    from arena.settings import Settings
+
+    import os
+    from pathlib import Path
+
+    given = {**(ctx.find_root().obj or {}), **{k: v for k in PLACE_NAMES if (v := ctx.params.get(k))}}
+    flags = {key: given[key] for key in ("backend", "namespace", "context", "kubeconfig") if given.get(key)}
+    cwd = Path(os.getcwd())
+    made = Client(settings=Settings.load(flags, os.environ, cwd), cwd=cwd)
+    return made
+
+
+def say(text: str) -> None:
+    """A line for people, on stderr."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def print_error(error: ArenaError, *, as_json: bool) -> None:
+    """What happened, why, and what to do next; as JSON where the data would have been."""
+    if as_json:
+        from arena.cli import output
+
+        import json
+
+        say(json.dumps(output.error_json(error)))
+        return
+    say(f"Error: {error}")
+
+
+def print_warnings(made: Client, *, as_json: bool, strict: bool) -> int:
+    """Say what went half right; the exit code that `--strict` makes of it."""
+    lines = made.warnings.lines
+    if not lines:
+        return 0
+    if as_json:
+        from arena.cli import output
+
+        import json
+
+        say(json.dumps(output.warnings_json(lines)))
+    else:
+        for line in lines:
+            say(f"Warning: {line}")
+    return made.warnings.code if strict else 0
+
+
+def output_option(*formats: str) -> Callable[[F], F]:
+    """`-o`, with the formats a command has."""
+    return click.option(
+        "-o", "--output", "fmt", type=click.Choice(formats), default=formats[0], help="Format of the data."
+    )

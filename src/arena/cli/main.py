@@ -1,0 +1,223 @@
+"""`arena`: the commands by name, loaded when they are used, and the one place where errors become exit codes.
+
+Only click is imported here, so that help, version and completion answer at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+COMMANDS = {
+    "run": ("arena.cli.run", "run", "Run a script or command, here or on a cluster, and follow it."),
+    "submit": ("arena.cli.run", "submit", "Submit a job of a type: job, pytorch, mpi, jax, tensorflow."),
+    "list": ("arena.cli.look", "list_", "List the jobs that exist now."),
+    "get": ("arena.cli.look", "get", "Show one job."),
+    "logs": ("arena.cli.logs", "logs", "Print the logs of a job's replicas."),
+    "wait": ("arena.cli.wait", "wait", "Wait until a job has ended; the exit code is the job's."),
+    "why": ("arena.cli.look", "why", "Say why a job waits or failed, and what to do next."),
+    "exec": ("arena.cli.execute", "execute", "Run a command with a replica's folder and environment."),
+    "stop": ("arena.cli.end", "stop", "End a job and keep it in the list."),
+    "delete": ("arena.cli.end", "delete", "End jobs and take them from the list; their record stays."),
+    "prune": ("arena.cli.end", "prune", "Delete finished jobs of a certain age."),
+    "history": ("arena.cli.look", "history", "List all runs that are remembered."),
+    "export": ("arena.cli.again", "export", "Print the run file of a job."),
+    "rerun": ("arena.cli.again", "rerun", "Run a job again with its recorded code."),
+    "config": ("arena.cli.config", "config", "Show the settings and where they come from, or set one."),
+    "schema": ("arena.cli.config", "schema", "Print the JSON Schema of run files."),
+    "completion": ("arena.cli.completion", "completion", "Print the completion script of a shell."),
+    "version": ("arena.cli.version", "version", "Print the version."),
+}
+
+ALIASES = {"attach": "exec", "ls": "list", "del": "delete"}
+JOB_CODES = ("run", "wait", "rerun")
+OWN_FAILURE = 125
+INTERRUPTED = 130
+EXIT_MESSAGE = "arena.exit_code"
+
+
+class LazyGroup(click.Group):
+    """The group of commands: names and helps from the table, a command's module only when it runs."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        name = ALIASES.get(name, name)
+        if name not in COMMANDS:
+            return plugin(name)
+        module, attribute, _ = COMMANDS[name]
+        found: click.Command = getattr(importlib.import_module(module), attribute)
+        return found
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if not name.startswith("-") and self.get_command(ctx, name) is None:
+            near = difflib.get_close_matches(name, [*COMMANDS, *ALIASES], 1)
+            hint = f" Did you mean {near[0]!r}?" if near else " See: arena --help"
+            raise click.UsageError(f"there is no command {name!r}.{hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry[2]) for name, entry in COMMANDS.items()])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
+        from click.shell_completion import CompletionItem
+
+        names = [(name, entry[2]) for name, entry in COMMANDS.items() if name.startswith(incomplete)]
+        return [CompletionItem(name, help=text) for name, text in names]
+
+
+def plugin(name: str) -> click.Command | None:
+    """A program `arena-NAME` on the PATH, as a command."""
+    import shutil
+
+    program = shutil.which(f"arena-{name}") if name.replace("-", "").isalnum() else None
+    if program is None:
+        return None
+
+    @click.command(name, context_settings={"ignore_unknown_options": True, "help_option_names": []})
+    @click.argument("words", nargs=-1, type=click.UNPROCESSED)
+    def call(words: tuple[str, ...]) -> None:
+        os.execv(program, [program, *words])
+
+    return call
+
+
+EPILOG = """\b
+Examples:
+  arena run -w 2 train.py --lr 0.1     two workers, followed to their end
+  arena list                           what there is
+  arena why NAME                       why it waits or failed
+"""
+
+
+@click.group(cls=LazyGroup, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("-b", "--backend", metavar="NAME", help="Where jobs run: local or kubernetes.")
+@click.option("-n", "--namespace", metavar="NAME", help="Namespace of the jobs.")
+@click.option("--context", metavar="NAME", help="Context of the kubeconfig.")
+@click.option("--kubeconfig", "--config", metavar="FILE", help="The kubeconfig file.")
+@click.option("--loglevel", metavar="LEVEL", help="Say more: info, debug.")
+@click.option("--traceback", is_flag=True, help="Show where in arena an error came from.")
+@click.option("--pprof", is_flag=True, hidden=True)
+@click.option("--trace", is_flag=True, hidden=True)
+@click.pass_context
+def arena(ctx: click.Context, **options: Any) -> None:
+    """Train and serve models without learning Kubernetes: on this machine, or on any cluster."""
+    ctx.obj = {key: value for key, value in options.items() if value}
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """The program `arena`: ends the process with the command's exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    code = run(words)
+    flush_quietly()
+    raise SystemExit(code)
+
+
+def run(words: list[str]) -> int:
+    """Carry out one command line; its exit code."""
+    from arena.errors import ArenaError
+
+    try:
+        result = arena.main(words, prog_name="arena", standalone_mode=False)
+        return result if isinstance(result, int) else 0
+    except click.exceptions.Exit as stop:
+        return stop.exit_code
+    except click.ClickException as error:
+        return report(usage_error(error), words)
+    except ArenaError as error:
+        return report(error, words)
+    except BrokenPipeError:
+        quiet_stdout()
+        return 0
+    except (click.Abort, KeyboardInterrupt):
+        return INTERRUPTED
+    except UnicodeEncodeError as error:
+        from arena.errors import SpecError
+
+        return report(SpecError(f"{error.object!r} is not UTF-8"), words)
+
+
+def usage_error(error: click.ClickException) -> Any:
+    """A mistake in the words, as the tree's own error."""
+    from arena.errors import SpecError
+
+    ctx = getattr(error, "ctx", None)
+    path = ctx.command_path if ctx else "arena"
+    return SpecError(error.format_message(), hint=f"{path} --help")
+
+
+def report(error: Any, words: list[str]) -> int:
+    """Say what went wrong, on stderr; the exit code."""
+    from arena.cli.common import print_error
+
+    if "--traceback" in words:
+        import traceback
+
+        traceback.print_exception(error)
+    print_error(error, as_json=wants_json(words))
+    return exit_code(error.exit_code, words)
+
+
+def exit_code(code: int, words: list[str]) -> int:
+    """The code of arena's own failure for this command line: 125 where the job's codes are passed on."""
+    command = ALIASES.get(command_word(words), command_word(words))
+    if os.environ.get("ARENA_COMPAT") == "go":
+        return 1 if code else 0
+    waits = command in JOB_CODES or (command == "submit" and "--wait" in before_program(words))
+    return OWN_FAILURE if waits and code not in (0, 124) and not dry(words) else code
+
+
+def dry(words: list[str]) -> bool:
+    """Whether nothing is to be waited for although the command waits: `rerun` answers like a submit."""
+    return command_word(words) == "rerun"
+
+
+def before_program(words: list[str]) -> list[str]:
+    """The words before `--`."""
+    return words[: words.index("--")] if "--" in words else words
+
+
+def command_word(words: list[str]) -> str:
+    """The command that was typed."""
+    valued = {"-b", "--backend", "-n", "--namespace", "--context", "--kubeconfig", "--config", "--loglevel"}
+    skip = False
+    for word in words:
+        if skip or word.startswith("-"):
+            skip = word in valued and not skip
+            continue
+        return word
+    return ""
+
+
+def wants_json(words: list[str]) -> bool:
+    """Whether errors are to be JSON, as the data would have been."""
+    words = before_program(words)
+    pairs = zip(words, words[1:], strict=False)
+    asked = any(first in ("-o", "--output") and second == "json" for first, second in pairs)
+    return asked or "-ojson" in words or "--output=json" in words or "-o=json" in words
+
+
+def quiet_stdout() -> None:
+    """After the reader of a pipe has gone: nothing more is said."""
+    with contextlib.suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def flush_quietly() -> None:
+    """Hand out what is buffered; a reader that has gone is no error."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        quiet_stdout()

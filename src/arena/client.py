@@ -1,0 +1,301 @@
+"""The library: submit jobs, look at them, wait for them, end them, remember them.
+
+A `Client` fixes its settings when it is made; nothing is kept at module level. Command line, notebook and page call it.
+"""
+
+from __future__ import annotations
+
+import builtins
+import difflib
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+
+from arena import choice, jobs, showing
+from arena.backends.base import Backend, Context, LogLine, LogQuery, Plan, Query, Ref, Warnings
+from arena.errors import JobFailedError, NotFoundError, NotStartedError, SpecError, UnsupportedError, WaitTimeoutError
+from arena.job import Job, check
+from arena.settings import Settings
+from arena.status import Seen, State
+
+Target = str | os.PathLike[str] | Sequence[str] | Job | Callable[..., object]
+
+
+class Client:
+    """What one user sees from one place: jobs of one backend and namespace.
+
+    >>> import tempfile
+    >>> client = Client(backend="local", env={"ARENA_STATE_DIR": tempfile.mkdtemp()})
+    >>> client.list()
+    []
+    """
+
+    def __init__(
+        self,
+        *,
+        backend: str | None = None,
+        namespace: str | None = None,
+        context: str | None = None,
+        settings: Settings | None = None,
+        env: Mapping[str, str] | None = None,
+        cwd: str | os.PathLike[str] | None = None,
+    ) -> None:
+        self.env = dict(os.environ if env is None else env)
+        self.cwd = Path(cwd or os.getcwd())
+        flags = {"backend": backend, "namespace": namespace, "context": context}
+        self.settings = settings or Settings.load({k: v for k, v in flags.items() if v is not None}, self.env, self.cwd)
+        self.warnings = Warnings()
+        self._backends: dict[str, Backend] = {}
+
+    # --- make ------------------------------------------------------------------------------------------------
+
+    def run(
+        self,
+        target: Target,
+        *,
+        args: Sequence[object] = (),
+        kwargs: Mapping[str, object] | None = None,
+        replace: bool = False,
+        **fields: Any,
+    ) -> Handle:
+        """Start a script, command or job and return its handle as soon as it is accepted.
+
+        `target` is a script (`"train.py"`), the words of a command (`["sh", "-c", "…"]`), one string with blanks (a
+        shell line) or a Job; `args` follow it. `fields` are those of the job: workers, gpus, env, name ….
+
+        >>> import tempfile
+        >>> client = Client(backend="local", env={**os.environ, "ARENA_STATE_DIR": tempfile.mkdtemp()})
+        >>> client.run(["true"], name="first").wait().state.name
+        'SUCCEEDED'
+        """
+        job = as_job(target, args, kwargs or {}, fields)
+        return self.submit(job, replace=replace, creates="run")
+
+    def plan(self, job: Job, *, creates: choice.Creates = "type", **context: Any) -> Plan:
+        """What a submit would do; nothing is touched."""
+        name, rule = choice.backend(self.settings, self.env, creates if type(job).type_name != "job" else "run")
+        where = Context(
+            cwd=str(self.cwd),
+            environ=self.env,
+            python=choice.python(self.env),
+            rule=rule,
+            code=str(choice.code_folder(self.cwd, self.env) or ""),
+        )
+        given = {key: value for key, value in context.items() if value}
+        return self.backend(name).plan(check(job), replace_context(where, given))
+
+    def submit(
+        self, job: Job | Plan, *, replace: bool = False, force: bool = False, creates: choice.Creates = "type"
+    ) -> Handle:
+        """Submit a job (or a plan made of it): create-only, exactly one of two with one name wins.
+
+        `replace` takes the place of my own finished job of that name, with `force` of a running one.
+        """
+        plan = job if isinstance(job, Plan) else self.plan(job, creates=creates)
+        ref = self.backend(plan.backend).submit(plan, replace=replace, force=force)
+        return Handle(self, ref, plan.backend)
+
+    # --- look ------------------------------------------------------------------------------------------------
+
+    def get(self, name: str, *, gone: bool = False) -> Handle:
+        """The job of this name, as a handle; with `gone` also one that only the record knows."""
+        tried: NotFoundError | None = None
+        for backend in self._places():
+            try:
+                return Handle(self, self.backend(backend).find(name, gone=gone), backend)
+            except NotFoundError as error:
+                tried = tried or error
+        raise tried or NotFoundError(f"job {name!r} not found")
+
+    def list(
+        self, *, state: Sequence[str] = (), labels: Mapping[str, str] | None = None, user: str = ""
+    ) -> builtins.list[Handle]:
+        """The jobs that exist now, newest first."""
+        query = Query(states=tuple(state), labels=labels or {}, user=user)
+        return [Handle(self, _ref(seen), seen.backend, seen) for seen in self.seen(query)]
+
+    def history(self, name: str = "") -> builtins.list[Seen]:
+        """All runs that are remembered (of one name), newest first."""
+        return builtins.list(self.seen(Query(name=name, gone=True)))
+
+    def seen(self, query: Query) -> Iterator[Seen]:
+        """The jobs that match; what went half right is in `warnings`."""
+        return self.backend(self._places()[0]).list(query, self.warnings)
+
+    def backend(self, name: str) -> Backend:
+        """The backend of this name, made once."""
+        if name not in self._backends:
+            self._backends[name] = choice.open_backend(name, self.settings, self.env)
+        return self._backends[name]
+
+    def _places(self) -> builtins.list[str]:
+        """Where a name is looked for: the default backend, then this machine."""
+        first = choice.backend(self.settings, self.env, "name")[0]
+        return builtins.list(dict.fromkeys((first, "local"))) if self.settings.value("backend") is None else [first]
+
+
+class Handle:
+    """A job that was submitted or found; `seen` is how it was when the handle was made, `get()` how it is now."""
+
+    def __init__(self, client: Client, ref: Ref, backend: str, seen: Seen | None = None) -> None:
+        self.client = client
+        self.ref = ref
+        self.where = client.backend(backend)
+        self.seen = seen
+
+    @property
+    def name(self) -> str:
+        """The job's name."""
+        return self.ref.name
+
+    @property
+    def run_id(self) -> str:
+        """The id of this run."""
+        return self.ref.run_id
+
+    def get(self) -> Seen:
+        """The job as it is now."""
+        return self.where.get(self.ref)
+
+    def wait(self, timeout: float | None = None, *, start_timeout: float | None = None, check: bool = False) -> Seen:
+        """The job at its end. Seconds; WaitTimeoutError after `timeout`, JobFailedError with `check`."""
+        seen = None
+        for seen in self.watch(timeout=timeout, start_timeout=start_timeout):
+            pass
+        assert seen is not None
+        if check and seen.state is not State.SUCCEEDED:
+            raise JobFailedError(seen)
+        return seen
+
+    def watch(self, *, timeout: float | None = None, start_timeout: float | None = None) -> Iterator[Seen]:
+        """The job now and at each change until its end."""
+        limit = _deadline(timeout)
+        start = _deadline(start_timeout)
+        for seen in self.where.watch(self.ref, [t for t in (limit, start) if t is not None]):
+            yield seen
+            if seen.state.final or seen.deleted:
+                return
+            if limit is not None and time.monotonic() >= limit:
+                raise WaitTimeoutError(
+                    f"job {self.name!r} is {seen.state.name} after {timeout:g} s and goes on",
+                    hint=f"arena wait {self.name}, arena delete {self.name}",
+                )
+            started = seen.observed.started is not None
+            if start is not None and not started and time.monotonic() >= start:
+                raise NotStartedError(
+                    f"job {self.name!r} did not start within {start_timeout:g} s: {seen.state.name}",
+                    why=seen.status.message,
+                    hint=f"arena why {self.name}",
+                )
+
+    def logs(
+        self,
+        *,
+        follow: bool = False,
+        tail: int | None = None,
+        since: datetime | None = None,
+        replica: Sequence[str] | str = (),
+        rank: Sequence[int] | int | None = None,
+        role: str = "",
+    ) -> Iterator[LogLine]:
+        """The lines of all (or the chosen) replicas: each once, in order per replica. It may be left at any time."""
+        names, ranks = showing.choose(self.get(), replica=replica, rank=rank, role=role)
+        return self.raw_logs(LogQuery(follow=follow, tail=tail, since=since, replicas=names, ranks=ranks))
+
+    def raw_logs(self, query: LogQuery) -> Iterator[LogLine]:
+        """The lines a query asks for."""
+        return self.where.logs(self.ref, query)
+
+    def stop(self) -> Seen:
+        """End the job and keep it in the list."""
+        return self.where.stop(self.ref)
+
+    def delete(self, *, force: bool = False) -> Seen:
+        """End the job if it runs, and take it from the list; its record stays."""
+        return self.where.delete(self.ref, force=force)
+
+    def why(self) -> str:
+        """One cause, its evidence and the next step."""
+        return showing.why(self)
+
+    def __repr__(self) -> str:
+        return f"<arena job {self.name} ({self.run_id})>"
+
+    def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
+        return showing.mimebundle(self.get())
+
+
+def as_job(target: Target, args: Sequence[object], kwargs: Mapping[str, object], fields: Mapping[str, Any]) -> Job:
+    """The job that a target of `run` means."""
+    if isinstance(target, Job):
+        return replace(target, **fields)
+    if callable(target):
+        raise UnsupportedError(
+            f"the function {getattr(target, '__name__', target)!r} cannot be run yet", hint="run a script or a command"
+        )
+    if kwargs:
+        raise SpecError("kwargs belong to a function; a program takes args")
+    words = [os.fspath(target)] if isinstance(target, str | os.PathLike) else [os.fspath(word) for word in target]
+    command = (*words, *(str(word) for word in args))
+    kind = jobs.load(fields.get("type", "job"))
+    return build(kind, {**{k: v for k, v in fields.items() if k != "type"}, "command": command})
+
+
+def build(kind: type[Job], fields: Mapping[str, Any]) -> Job:
+    """A job of Python values; unknown fields are refused, everything else is checked as everywhere."""
+    known = kind.__struct_fields__
+    for name in fields:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
+            raise SpecError(f"{name!r} is no field of {kind.__name__}", hint=hint)
+    return check(kind(**{key: _frozen(value) for key, value in fields.items()}))
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(value) if isinstance(value, builtins.list) else value
+
+
+def replace_context(context: Context, given: Mapping[str, Any]) -> Context:
+    """The context with what the caller knows better."""
+    return replace(context, **given)
+
+
+def run(
+    target: Target, *, args: Sequence[object] = (), kwargs: Mapping[str, object] | None = None, **fields: Any
+) -> Handle:
+    """Start a script, command or job with a client of its own; see `Client.run`."""
+    return Client().run(target, args=args, kwargs=kwargs, **fields)
+
+
+def get(name: str) -> Handle:
+    """The job of this name; see `Client.get`."""
+    return Client().get(name)
+
+
+def list() -> builtins.list[Handle]:
+    """The jobs that exist now; see `Client.list`."""
+    return Client().list()
+
+
+def history(name: str = "") -> builtins.list[Seen]:
+    """All runs that are remembered; see `Client.history`."""
+    return Client().history(name)
+
+
+def delete(name: str) -> Seen:
+    """End and remove a job; see `Handle.delete`."""
+    return Client().get(name).delete()
+
+
+def _deadline(seconds: float | None) -> float | None:
+    return None if seconds is None else time.monotonic() + seconds
+
+
+def _ref(seen: Seen) -> Ref:
+    return Ref(name=seen.name, run_id=seen.run_id, namespace=seen.namespace)

@@ -1,0 +1,116 @@
+"""Choosing replicas and telling about a job, for whoever shows it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from arena.errors import NotFoundError, SpecError
+from arena.status import Replica, Seen
+
+if TYPE_CHECKING:
+    from arena.client import Handle
+
+Chosen = tuple[frozenset[str] | None, frozenset[int] | None]
+
+
+def choose(
+    seen: Seen, *, replica: Sequence[str] | str = (), rank: Sequence[int] | int | str | None = None, role: str = ""
+) -> Chosen:
+    """The names and ranks that the words mean; None where nothing was said. NotFoundError where there is no such."""
+    replicas = seen.observed.replicas
+    names: frozenset[str] | None = None
+    ranks: frozenset[int] | None = None
+    if replica:
+        words = replica.split(",") if isinstance(replica, str) else replica
+        names = frozenset(_replica(seen, word).name for word in words)
+    if role:
+        names = _of_role(seen, role) & (names or frozenset(r.name for r in replicas))
+    if rank is not None:
+        ranks = frozenset(_ranks(rank, seen))
+        names = frozenset(r.name for r in replicas if r.rank is not None and ranks & set(_range(r)))
+    return names, ranks
+
+
+def _range(replica: Replica) -> range:
+    return range(replica.rank or 0, (replica.rank or 0) + replica.nproc)
+
+
+def _replica(seen: Seen, word: str) -> Replica:
+    replicas = seen.observed.replicas
+    if word == "last" and replicas:
+        return replicas[-1]
+    for replica in replicas:
+        if replica.name == word:
+            return replica
+    known = f"{replicas[0].name} to {replicas[-1].name}" if replicas else "none"
+    raise NotFoundError(f"job {seen.name!r} has no replica {word!r}", why=f"it has {known}")
+
+
+def _of_role(seen: Seen, role: str) -> frozenset[str]:
+    found = frozenset(r.name for r in seen.observed.replicas if r.role in role.lower().split(","))
+    if not found:
+        roles = sorted({r.role for r in seen.observed.replicas})
+        raise NotFoundError(f"job {seen.name!r} has no role {role!r}", why=f"it has {', '.join(roles)}")
+    return found
+
+
+def _ranks(rank: Sequence[int] | int | str, seen: Seen) -> list[int]:
+    """`0,37`, `0-7`, `last`; each checked against what there is."""
+    known = [r for replica in seen.observed.replicas if replica.rank is not None for r in _range(replica)]
+    if not known:
+        raise NotFoundError(f"the ranks of job {seen.name!r} are not known", why="its launcher starts them, in one log")
+    if isinstance(rank, int):
+        wanted = [rank]
+    else:
+        words = rank.split(",") if isinstance(rank, str) else [str(one) for one in rank]
+        wanted = [number for word in words for number in _span(word, known[-1])]
+    if missing := [number for number in wanted if number not in known]:
+        raise NotFoundError(
+            f"job {seen.name!r} has no rank {missing[0]}", why=f"its ranks are {known[0]} to {known[-1]}"
+        )
+    return wanted
+
+
+def _span(word: str, last: int) -> range:
+    if word == "last":
+        return range(last, last + 1)
+    match = re.fullmatch(r"(\d+)(?:-(\d+))?", word.strip())
+    if match is None:
+        raise SpecError(f"--rank: {word!r} is no rank", hint="0, 0,37, 0-7 or last")
+    first = int(match[1])
+    return range(first, int(match[2] or first) + 1)
+
+
+def why(job: Handle) -> str:
+    """The cause, evidence and next step of a job, as text."""
+    from arena import why as whys
+
+    seen = job.get()
+    found = whys.explain(seen.observed, seen.state, tails(job, seen), seen.waits_for)
+    return whys.render(found) if found else f"{seen.name} is {seen.state.name}"
+
+
+def tails(job: Handle, seen: Seen, lines: int = 20) -> dict[str, list[str]]:
+    """The last lines of the replicas that failed first in their attempt."""
+    failure = seen.first_failure
+    if failure is None:
+        return {}
+    from arena.backends.base import LogQuery
+
+    query = LogQuery(tail=lines, replicas=frozenset({failure.name}), attempt=failure.attempt)
+    return {failure.name: [line.text for line in job.raw_logs(query)]}
+
+
+def mimebundle(seen: Seen) -> dict[str, str]:
+    """A job for a notebook: text and HTML."""
+    import html
+
+    line = f"{seen.name}: {seen.state.name} {seen.reason}".rstrip()
+    rows = "".join(
+        f"<tr><td>{html.escape(r.name)}</td><td>{r.state.name}</td><td>{'' if r.exit_code is None else r.exit_code}</td></tr>"
+        for r in seen.observed.replicas[:64]
+    )
+    table = f"<table><tr><th>replica</th><th>state</th><th>code</th></tr>{rows}</table>"
+    return {"text/plain": line, "text/html": f"<b>{html.escape(line)}</b>{table}"}
