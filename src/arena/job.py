@@ -199,8 +199,13 @@ def check(job: J) -> J:
     >>> check(PlainJob(name="a", command=("true",), workers=2)).workers
     2
     """
-    raise_all([*_type_problems(job), *job.problems()])
+    raise_all(find_problems(job))
     return job
+
+
+def find_problems(job: Job) -> list[str]:
+    """Everything that is wrong with a job, one line each: `--workers: …`, `--env HF_TOKEN: …`, `command: …`."""
+    return [*_type_problems(job), *job.problems()]
 
 
 def raise_all(problems: list[str]) -> None:
@@ -286,7 +291,7 @@ def field_problems(label: str, value: object, hint: Any) -> Iterable[str]:
 
 def _plain(message: str) -> str:
     """msgspec's words without its backquotes and path."""
-    return message.split(" - at ")[0].replace("`", "").replace("Expected ", "expected ")
+    return message.split(" - at ", maxsplit=1)[0].replace("`", "").replace("Expected ", "expected ")
 
 
 def name_problems(name: str) -> Iterable[str]:
@@ -330,10 +335,10 @@ def _common_problems(job: Job) -> Iterable[str]:
     yield from name_problems(job.name)
     if not job.command or not job.command[0]:
         yield "command: what should run? Give a program, as in: arena run train.py"
-    for word in job.command:
-        yield from word_problems("command", word)
-    for key, value in job.env.items():
-        yield from _env_problems(key, value)
+    yield from _all_word_problems(job)
+    for key in job.env:
+        if not ENV_NAME.fullmatch(key):
+            yield f"--env: {key!r} is no name of a variable"
     yield from _quantity_problems(job)
     if job.nproc_per_node > 1 and not _starts_processes(job.command):
         yield (
@@ -342,11 +347,26 @@ def _common_problems(job: Job) -> Iterable[str]:
         )
 
 
-def _env_problems(key: str, value: str) -> Iterable[str]:
-    if not ENV_NAME.fullmatch(key):
-        yield f"--env: {key!r} is no name of a variable"
-    yield from word_problems("--env", key)
-    yield from word_problems(f"--env {key}", value)
+def _all_word_problems(job: Job) -> Iterable[str]:
+    """Every text of every field travels: into a process, a file, a manifest."""
+    for name in job.__struct_fields__:
+        label = "command" if name == "command" else option_name(name)
+        for part, word in _words(getattr(job, name)):
+            yield from word_problems(label + part, word)
+
+
+def _words(value: object) -> Iterable[tuple[str, str]]:
+    """The texts in a value, each with what its flag needs beside the field's: `-image` of a role, ` KEY` of a pair."""
+    if isinstance(value, str):
+        yield "", value
+    elif isinstance(value, Role):
+        for name in metas(Role):
+            yield from ((option_name(name)[1:], word) for _, word in _words(getattr(value, name)))
+    elif isinstance(value, Mapping):
+        yield from (("", key) for key in value)
+        yield from ((f" {key}", word) for key, word in value.items() if isinstance(word, str))
+    elif isinstance(value, list | tuple):
+        yield from (("", word) for word in value if isinstance(word, str))
 
 
 def _quantity_problems(job: Job) -> Iterable[str]:
@@ -356,9 +376,13 @@ def _quantity_problems(job: Job) -> Iterable[str]:
         ("running_timeout", quantity.parse_duration),
         ("ttl_after_finished", quantity.parse_duration),
     ]
+    roles = {name: role for name in job.__struct_fields__ if isinstance(role := getattr(job, name), Role)}
     for name, parse in parsers:
         if text := getattr(job, name):
             yield from quantity_problem(option_name(name), text, parse)
+        for role_name, role in roles.items():
+            if text := getattr(role, name, ""):
+                yield from quantity_problem(option_name(f"{role_name}_{name}"), text, parse)
 
 
 def quantity_problem(label: str, text: str, parse: Callable[[str], object]) -> Iterable[str]:
