@@ -272,13 +272,15 @@ def test_links_stay_links_inside_and_are_left_out_when_they_lead_outside(plain: 
         ("out", "../outside"),
         ("sneaky", "folder/../../outside"),
         ("etc", "/etc"),
+        ("odd", os.fsdecode(b"/\xff")),
         ("loop", "loop"),
     ]:
         (plain / name).symlink_to(target)
     found = capture(plain, tmp_path / "store")
     restore(found, tmp_path / "store", tmp_path / "copy")
+    json.dumps(found.to_json(), ensure_ascii=False).encode()
     assert {name: reason.partition(":")[0] for name, reason in found.left_out} == dict.fromkeys(
-        ["out", "sneaky", "etc"], "is a link that leads outside"
+        ["out", "sneaky", "etc", "odd"], "is a link that leads outside"
     )
     links = {path.name: os.readlink(path) for path in (tmp_path / "copy").iterdir() if path.is_symlink()}
     assert links == {
@@ -518,7 +520,7 @@ def test_any_tree_comes_back_as_it_was(
     if with_git:
         git(base / "root", "init", "-q")
     found = capture(base / "root", base / "store", env=None if with_git else NO_GIT)
-    again = Capture.from_json(json.loads(json.dumps(found.to_json())))
+    again = Capture.from_json(json.loads(json.dumps(found.to_json(), ensure_ascii=False).encode()))
     assert again == found
     restore(again, base / "store", base / "copy")
     back = {}

@@ -4,7 +4,7 @@ The folder is the project's; git says which files belong to it (tracked and new 
 there is no git. Keys and credentials stay behind unless they are named. What is kept is content-addressed: equal files
 are stored once, whatever the run. Nothing here raises for an odd file: it is left out, and `left_out` says why.
 
-Paths are relative, with `/`; names that are not UTF-8 are kept as Python's surrogates.
+Paths are relative, with `/`; names that are not UTF-8 are Python's surrogates, and a hex text in JSON.
 """
 
 from __future__ import annotations
@@ -88,18 +88,19 @@ class Capture(NamedTuple):
         return {file.sha256 for file in self.files if file.sha256} if self.stored else set()
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values; write them with `json` (odd names are lone surrogates, which it escapes)."""
+        """Plain values that any writer of JSON takes; a name that is not UTF-8 becomes NUL and its bytes in hex."""
         return {
             **self._asdict(),
-            "files": [list(file) for file in self.files],
-            "left_out": [list(one) for one in self.left_out],
+            "files": [[_as_text(file.path), *file[1:]] for file in self.files],
+            "left_out": [[_as_text(one.path), one.reason] for one in self.left_out],
         }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Capture:
         """What `to_json` gave."""
-        files = tuple(CodeFile(*file) for file in data["files"])
-        return cls(**{**data, "files": files, "left_out": tuple(LeftOut(*one) for one in data["left_out"])})
+        files = tuple(CodeFile(_as_name(path), *rest) for path, *rest in data["files"])
+        left_out = tuple(LeftOut(_as_name(path), reason) for path, reason in data["left_out"])
+        return cls(**{**data, "files": files, "left_out": left_out})
 
 
 def project_root(cwd: Path, home: Path | None) -> Path | None:
@@ -200,6 +201,18 @@ def diff_of(root: Path, limit: int = DIFF_LIMIT, *, env: Env = None) -> str:
     text = _git(root, ["diff", *options, "HEAD", "--", ".", *without], env, limit + 1)
     cut = len(text) > limit
     return mask_text(text[:limit]) + (f"\n... (cut at {format_bytes(limit)})\n" if cut else "")
+
+
+def _as_text(name: str) -> str:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return "\0" + os.fsencode(name).hex()
+    return name
+
+
+def _as_name(text: str) -> str:
+    return os.fsdecode(bytes.fromhex(text[1:])) if text.startswith("\0") else text
 
 
 # Which folder
@@ -327,7 +340,8 @@ def _odd(root: Path, path: str) -> str:
     if status is None:
         return "is not there any more"
     if stat.S_ISLNK(status.st_mode) and not _inside(root, root / path):
-        return f"is a link that leads outside: {_readlink(root / path)}"
+        target = _readlink(root / path).encode(errors="backslashreplace").decode()
+        return f"is a link that leads outside: {target}"
     kinds = {stat.S_IFIFO: "is a pipe", stat.S_IFSOCK: "is a socket", stat.S_IFDIR: "is a folder"}
     regular = stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode)
     return "" if regular else kinds.get(stat.S_IFMT(status.st_mode), "is a device")
