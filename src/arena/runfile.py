@@ -34,6 +34,7 @@ _MISREAD = re.compile(
     r"(?i)~|null|y|n|yes|no|on|off|true|false|[-+]?\.?(inf|nan)|0[xob][0-9a-f_]+"
     r"|[-+]?[0-9._:,]*[0-9._](e[-+]?[0-9]+)?|[0-9]+-[0-9-]+([t ][0-9:.z+ -]*)?|=|<<"
 )
+_SURROGATES = re.compile(r"(?i)(?<!\\)((?:\\\\)*)\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})")
 _BLOCK = re.compile(r"[^\s#].*\n.*", re.DOTALL)
 
 
@@ -202,6 +203,8 @@ def _compose(text: str, file_name: str) -> Node:
         where = f"{file_name}:{mark.line + 1}" if mark else file_name
         said = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error).splitlines()[0]
         raise SpecError(f"{where}: is not YAML: {said}") from None
+    except UnicodeEncodeError:
+        raise SpecError(f"{file_name} is not UTF-8") from None
 
 
 def _odd_events(events: Iterator[Node]) -> Iterator[tuple[int, str]]:
@@ -229,9 +232,7 @@ def _json_escapes(text: str) -> str:
     """JSON writes what lies beyond 16 bits as two escapes, which YAML does not know."""
     if not text.lstrip().startswith("{"):
         return text
-    return re.sub(
-        r"(?<!\\)((?:\\\\)*)\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})", _joined, text, flags=re.IGNORECASE
-    )
+    return _SURROGATES.sub(_joined, text)
 
 
 def _joined(found: re.Match[str]) -> str:

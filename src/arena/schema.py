@@ -6,7 +6,7 @@ hold, so that a number written as text is read but not praised.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -79,9 +79,9 @@ def _properties(declared: tuple[Field, ...]) -> Mapping[str, Schema]:
 
 
 def _property(field: Field) -> Schema:
-    plain = _SHAPES[field.shape](field)
+    found: Schema = {"description": field.help, **_SHAPES[field.shape](field)}
     default = _default(field)
-    return {"description": field.help, **plain, **({} if default is None else {"default": default})}
+    return found if default is None else {**found, "default": default}
 
 
 def _default(field: Field) -> object:
@@ -114,7 +114,7 @@ def _role(field: Field) -> Schema:
     return {"anyOf": [_int(count), parts]}
 
 
-_SHAPES = {
+_SHAPES: dict[str, Callable[[Field], Schema]] = {
     "int": _int,
     "text": _text,
     "bool": lambda _: {"type": "boolean"},
