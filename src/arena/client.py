@@ -10,7 +10,7 @@ import difflib
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +127,18 @@ class Client:
         """The jobs that match; what went half right is in `warnings`."""
         return self.backend(self._places()[0]).list(query, self.warnings)
 
+    @property
+    def user(self) -> str:
+        """Who the caller is to the backend."""
+        return self.backend(self._places()[0]).user
+
+    def prunable(self, seconds: float, *, all_users: bool = False) -> builtins.list[Seen]:
+        """The finished jobs that ended longer ago than so many seconds: mine, or everybody's."""
+        before = datetime.now(UTC) - timedelta(seconds=seconds)
+        query = Query(user="" if all_users else self.user)
+        found = [seen for seen in self.seen(query) if seen.state.final]
+        return [seen for seen in found if (seen.observed.finished or seen.observed.created) <= before]
+
     def backend(self, name: str) -> Backend:
         """The backend of this name, made once."""
         if name not in self._backends:
@@ -210,6 +222,17 @@ class Handle:
     def raw_logs(self, query: LogQuery) -> Iterator[LogLine]:
         """The lines a query asks for."""
         return self.where.logs(self.ref, query)
+
+    def job(self) -> Job:
+        """The job that was submitted; secret values are `***` in it."""
+        seen = self.get()
+        if seen.job is None:
+            raise UnsupportedError(f"job {self.name!r} is of a type that is not installed here ({seen.trainer})")
+        return seen.job
+
+    def exec(self, replica: str, words: Sequence[str]) -> int:
+        """Run a command with a replica's folder and environment, on this terminal; its exit code."""
+        return self.where.exec(self.ref, replica, words)
 
     def stop(self) -> Seen:
         """End the job and keep it in the list."""

@@ -11,6 +11,7 @@ from arena.status import Replica, Seen
 
 if TYPE_CHECKING:
     from arena.client import Handle
+    from arena.why import Why
 
 Chosen = tuple[frozenset[str] | None, frozenset[int] | None]
 
@@ -87,9 +88,17 @@ def why(job: Handle) -> str:
     """The cause, evidence and next step of a job, as text."""
     from arena import why as whys
 
+    found = explained(job)
     seen = job.get()
-    found = whys.explain(seen.observed, seen.state, tails(job, seen), seen.waits_for)
     return whys.render(found) if found else f"{seen.name} is {seen.state.name}"
+
+
+def explained(job: Handle) -> Why | None:
+    """Why a job waits or failed; None while all is well."""
+    from arena import why as whys
+
+    seen = job.get()
+    return whys.explain(seen.observed, seen.state, tails(job, seen), seen.waits_for)
 
 
 def tails(job: Handle, seen: Seen, lines: int = 20) -> dict[str, list[str]]:

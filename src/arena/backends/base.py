@@ -21,12 +21,16 @@ class Ref(Struct, frozen=True, kw_only=True):
 
 
 class Context(Struct, frozen=True, kw_only=True):
-    """Who submits, from where, with which words: what a run remembers beside its job."""
+    """Who submits, from where, with which words: what a run remembers beside its job.
+
+    `code` is the folder whose code is remembered; `again` the run whose recorded code is taken instead.
+    """
 
     typed: tuple[str, ...] = ()
     cwd: str = ""
     parent: str = ""
     code: str = ""
+    again: str = ""
     environ: Mapping[str, str] = field(default_factory=dict)
     python: str = ""
     rule: str = ""
@@ -106,6 +110,10 @@ class Backend(Protocol):
 
     name: str
 
+    @property
+    def user(self) -> str:
+        """Who asks, as it stands in the runs."""
+
     def plan(self, job: Job, context: Context) -> Plan:
         """What `submit` would do; raises for what is refused. Touches nothing."""
 
@@ -126,6 +134,9 @@ class Backend(Protocol):
 
     def logs(self, ref: Ref, query: LogQuery) -> Iterator[LogLine]:
         """The lines, in order per replica, each exactly once."""
+
+    def exec(self, ref: Ref, replica: str, words: Sequence[str]) -> int:
+        """Run a command where a replica runs, with its folder and environment; the command's exit code."""
 
     def stop(self, ref: Ref) -> Seen:
         """End the job and keep it in the list; returns when nothing of it lives."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -36,11 +36,11 @@ def placed(command: click.Command) -> click.Command:
 
 def client(ctx: click.Context) -> Client:
     """The client for this command line; options after the command win over those before it."""
-    from arena.client import Client
-    from arena.settings import Settings
-
     import os
     from pathlib import Path
+
+    from arena.client import Client
+    from arena.settings import Settings
 
     given = {**(ctx.find_root().obj or {}), **{k: v for k in PLACE_NAMES if (v := ctx.params.get(k))}}
     flags = {key: given[key] for key in ("backend", "namespace", "context", "kubeconfig") if given.get(key)}
@@ -57,9 +57,9 @@ def say(text: str) -> None:
 def print_error(error: ArenaError, *, as_json: bool) -> None:
     """What happened, why, and what to do next; as JSON where the data would have been."""
     if as_json:
-        from arena.cli import output
-
         import json
+
+        from arena.cli import output
 
         say(json.dumps(output.error_json(error)))
         return
@@ -72,9 +72,9 @@ def print_warnings(made: Client, *, as_json: bool, strict: bool) -> int:
     if not lines:
         return 0
     if as_json:
-        from arena.cli import output
-
         import json
+
+        from arena.cli import output
 
         say(json.dumps(output.warnings_json(lines)))
     else:
@@ -88,3 +88,43 @@ def output_option(*formats: str) -> Callable[[F], F]:
     return click.option(
         "-o", "--output", "fmt", type=click.Choice(formats), default=formats[0], help="Format of the data."
     )
+
+
+def pairs(label: str, words: Sequence[str]) -> dict[str, str]:
+    """`KEY=VALUE` words as a mapping; each must have its `=`."""
+    from arena.errors import SpecError
+
+    found = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not equals:
+            raise SpecError(f"{label}: {word!r} is not KEY=VALUE")
+        found[key] = value
+    return found
+
+
+def seconds(label: str, text: str | None) -> float | None:
+    """The seconds of a duration that was given."""
+    from arena.errors import SpecError
+    from arena.quantity import parse_duration
+
+    if text is None:
+        return None
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise SpecError(f"{label}: {error}") from error
+
+
+def compat() -> bool:
+    """Whether Arena (Go)'s manners are asked for: ARENA_COMPAT=go."""
+    import os
+
+    return os.environ.get("ARENA_COMPAT") == "go"
+
+
+def complete_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """The names of live jobs that begin so, read from the links of the state folder alone."""
+    from arena.cli.completion import job_names
+
+    return job_names(incomplete)

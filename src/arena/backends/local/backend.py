@@ -6,6 +6,8 @@ import contextlib
 import os
 import secrets as random
 import shutil
+import subprocess
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
@@ -17,7 +19,7 @@ from msgspec.structs import replace
 
 from arena import jobs, quantity, secrets, status
 from arena.backends.base import Context, LogLine, LogQuery, Plan, Query, Ref, Warnings
-from arena.backends.local import devices, launch, layout, state
+from arena.backends.local import devices, launch, layout, process, recorded, state
 from arena.backends.local.reading import read_logs
 from arena.errors import (
     AlreadyExistsError,
@@ -80,18 +82,30 @@ class LocalBackend:
                 hint="-b kubernetes",
             )
         job = job if job.name else replace(job, name=made_up_name(job.command))
-        cwd = _folder(job, context)
+        run_id = f"{shorten(job.name, 58)}-{''.join(random.choice(LETTERS) for _ in range(4))}"
+        cwd = self._cwd(job, context, self.state.run(run_id))
         notes = tuple(_field_notes(job))
         roles = job.roles(context.python or "python")
         gpus = sum(role.count * role.gpus for role in roles)
         if gpus:
             self._check_gpus(gpus)
-        run_id = f"{shorten(job.name, 58)}-{''.join(random.choice(LETTERS) for _ in range(4))}"
         context = replace(context, cwd=cwd)
         folder = self.state.run(run_id).attempt(1)
         step = {"kind": type(job).__name__, "backend": "local", "name": job.name, "workingDir": cwd}
         steps = ({**step, "replicas": list(_shown(job, run_id, roles, gpus, folder))},)
         return Plan(backend=self.name, job=job, name=job.name, run_id=run_id, context=context, notes=notes, steps=steps)
+
+    def _cwd(self, job: Job, context: Context, run: state.Run) -> str:
+        """The folder the replicas start in: where the user stands, or in the copy of the code that the run gets."""
+        if context.again:
+            folder = recorded.folder_again(self.state.run(context.again), run)
+            return os.path.normpath(os.path.join(folder, job.working_dir))
+        folder = _folder(job, context)
+        if not job.snapshot:
+            return folder
+        if not context.code:
+            raise UnsupportedError("--snapshot needs a project folder", why="a home folder or / is never copied")
+        return os.path.normpath(run.path / recorded.FOLDER / os.path.relpath(folder, context.code))
 
     def _check_gpus(self, wanted: int) -> None:
         there = devices.gpus(self.settings.number("local.gpus"))
@@ -166,6 +180,11 @@ class LocalBackend:
     def _fill(self, run: state.Run, plan: Plan) -> None:
         reserve = run.path / "reserve"
         reserve.write_bytes(b"\0" * state.RESERVE)
+        store = self.state.path / "blobs"
+        if plan.context.again:
+            recorded.lay_again(self.state.run(plan.context.again), run, store)
+        elif plan.job.snapshot:
+            recorded.freeze(Path(plan.context.code), run, store, self.settings.size("record.code_max"))
         run.write("job.json", self._made(plan))
 
     def _made(self, plan: Plan) -> state.Made:
@@ -182,7 +201,7 @@ class LocalBackend:
             secrets=tuple(secret),
             typed=tuple(secrets.mask_words(plan.context.typed)),
             cwd=plan.context.cwd,
-            code=plan.context.code,
+            code=self._code_folder(plan),
             python=plan.context.python,
             user=self.user,
             host=state.hostname(),
@@ -197,6 +216,10 @@ class LocalBackend:
             gpus=self.settings.number("local.gpus"),
             lease_dir=self._lease_dir(),
         )
+
+    def _code_folder(self, plan: Plan) -> str:
+        copied = plan.context.again or plan.job.snapshot
+        return str(self.state.run(plan.run_id).path / recorded.FOLDER) if copied else plan.context.code
 
     def _lease_dir(self) -> str:
         return self.settings.text("lease_dir") or str(Path(self.env.get("TMPDIR") or "/tmp") / "arena-leases")
@@ -400,6 +423,21 @@ class LocalBackend:
         run = self.state.run(ref.run_id)
         return read_logs(run, query, lambda: self.get(ref))
 
+    def exec(self, ref: Ref, replica: str, words: Sequence[str]) -> int:
+        """Run a command with a replica's folder and environment, on this terminal; its exit code."""
+        seen = self.get(ref)
+        found = next((r for r in seen.observed.replicas if r.name == replica), None)
+        pid = next(iter(found.pids), None) if found and not found.ended else None
+        env = process.environ(pid) if pid else {}
+        if not env:
+            raise BackendError(f"job {seen.name!r} is {seen.state.name}", why=f"{replica or 'no replica'} does not run")
+        try:
+            return subprocess.run(list(words), env=env, cwd=seen.cwd, check=False).returncode
+        except OSError as error:
+            code = 127 if isinstance(error, FileNotFoundError) else 126
+            print(f"{words[0]}: {error.strerror}", file=sys.stderr)
+            return code
+
     # --- end -------------------------------------------------------------------------------------------------
 
     def stop(self, ref: Ref) -> Seen:
@@ -551,9 +589,10 @@ def _job_of(made: state.Made) -> Job | None:
     """The job of a run; None where its type is not installed here."""
     try:
         kind = jobs.load_class(made.type)
-        return msgspec.convert(made.job, kind, strict=False)
+        job = msgspec.convert(made.job, kind, strict=False)
     except (ImportError, AttributeError, msgspec.ValidationError):
         return None
+    return replace(job, env={**job.env, **dict.fromkeys(made.secrets, secrets.MASK)}) if made.secrets else job
 
 
 def _replicas_now(run: state.Run, job: Job | None, facts: state.Facts) -> Iterator[Replica]:

@@ -192,3 +192,16 @@ class LogReader:
             data += f"{stamp()} stderr F [arena: the middle of this log was not kept]\n".encode()
         self.number, self.offset = later[0], 0
         return True, data
+
+
+def tail(folder: Path, name: str, count: int, reach: int = 128 * 1024) -> list[str]:
+    """The last lines of a log, as text; looked for in the last `reach` bytes of its last segment."""
+    numbers = segments(folder, name)
+    if not numbers:
+        return []
+    with open(segment(folder, name, numbers[-1]), "rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - reach))
+        lines = file.read().split(b"\n")
+    whole = lines[1:-1] if size > reach else lines[:-1]
+    return [Entry(line).data.decode(errors="replace") for line in whole[-count:]]

@@ -19,8 +19,8 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from arena import jobs, quantity, secrets, status
-from arena.backends.local import admission, devices, gang, layout, state
+from arena import jobs, quantity, secrets, status, why
+from arena.backends.local import admission, devices, gang, layout, logfile, state
 from arena.backends.local.crew import Crew
 from arena.backends.local.keeper import Launch, Program, drain, listen, wait_for
 from arena.errors import ArenaError, BackendError
@@ -209,7 +209,8 @@ class Supervisor:
     # --- its end ---------------------------------------------------------------------------------------------
 
     def _finish(self, word: str, replicas: list[Replica], message: str = "") -> None:
-        self._update(
+        ended = replace(
+            self.facts,
             word=word,
             reason=ENDS.get(word, ""),
             message=message or self._last_words(word),
@@ -219,6 +220,7 @@ class Supervisor:
             finished_monotonic=time.monotonic(),
             replicas=tuple(replicas),
         )
+        self._save(explained(self.run, self.made, ended))
 
     def _last_words(self, word: str) -> str:
         if word == "Deadline":
@@ -230,15 +232,18 @@ class Supervisor:
 
     def _pack_code(self) -> None:
         """Pack the code beside the job, in a process of its own."""
-        if not self.made.code:
+        if not self.made.code or (self.run.path / "code.json").exists():
             return
         pid = os.fork()
         if pid == 0:
             _be_packer(self.run, self.made, self.inherited)
 
     def _update(self, **changes: object) -> None:
-        self.facts = replace(self.facts, **changes)
-        self.run.write("state.json", self.facts)
+        self._save(replace(self.facts, **changes))
+
+    def _save(self, facts: state.Facts) -> None:
+        self.facts = facts
+        self.run.write("state.json", facts)
 
     def fail(self, error: BaseException) -> None:
         """The last resort: the job is FAILED because its supervisor cannot go on."""
@@ -257,6 +262,18 @@ def load_job(made: state.Made) -> Job:
     job: Job = msgspec.convert(made.job, kind, strict=False)
     held = {name: os.environ[name] for name in made.secrets if name in os.environ}
     return replace(job, env={**job.env, **held})
+
+
+def explained(run: state.Run, made: state.Made, facts: state.Facts) -> state.Facts:
+    """The last facts of a run with the cause of its end, found in what was observed and in the last lines."""
+    observed = state.observed(made, facts, facts.replicas)
+    failure = status.first_failure(observed)
+    tails = {failure.name: logfile.tail(run.attempt(failure.attempt), failure.name, 50)} if failure else {}
+    found = why.explain(observed, status.decide(observed).state, tails, name=made.name, python=made.python)
+    warnings = tuple(why.warnings_of(observed))
+    if found is None:
+        return replace(facts, warnings=warnings)
+    return replace(facts, warnings=warnings, cause=found.cause, why=why.one_line(found))
 
 
 def node_labels() -> dict[str, str]:

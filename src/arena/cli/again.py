@@ -1,0 +1,70 @@
+"""`arena export` and `arena rerun`: a run as a file, and once more."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from arena.cli import common
+
+if TYPE_CHECKING:
+    from arena.job import Job
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  arena export mnist > mnist.yaml         its run file; arena run -f mnist.yaml repeats it
+  arena export mnist@2                    an older run
+"""
+)
+@click.argument("name", shell_complete=lambda *a: common.complete_names(*a))
+@click.option("--manifest", is_flag=True, help="What a cluster would get, instead of the run file.")
+@click.pass_context
+def export(ctx: click.Context, name: str, manifest: bool) -> None:
+    """Print the run file of a job: what run -f and submit -f read. Secret values are masked."""
+    from arena import runfile
+    from arena.errors import UnsupportedError
+
+    if manifest:
+        raise UnsupportedError("manifests are not in this version yet", hint="arena export without --manifest")
+    print(runfile.dump(common.client(ctx).get(name, gone=True).job(), masked=True), end="")
+
+
+@click.command(
+    context_settings={"ignore_unknown_options": True, "help_option_names": []},
+    add_help_option=False,
+)
+@click.argument("words", nargs=-1, type=click.UNPROCESSED)
+@click.pass_context
+def rerun(ctx: click.Context, words: tuple[str, ...]) -> Any:
+    """Run a job again: rerun RUN [flags] [-- words]. RUN is a name, NAME@2, a run id, a run file or a record folder."""
+    from arena.cli import run
+
+    source, rest = (words[0], list(words[1:])) if words and not words[0].startswith("-") else ("", list(words))
+    if not source:
+        raise click.UsageError("which run? arena rerun RUN [flags] [-- words]", ctx)
+    file = _file(source)
+    if file is not None:
+        return run.submit_again(ctx, _from_file(file), "", rest)
+    job = common.client(ctx).get(source, gone=True)
+    return run.submit_again(ctx, job.job(), job.run_id, rest)
+
+
+def _file(source: str) -> Path | None:
+    path = Path(source)
+    if path.is_dir() and (path / "run.yaml").is_file():
+        return path / "run.yaml"
+    return path if source.endswith((".yaml", ".yml", ".json")) and path.is_file() else None
+
+
+def _from_file(path: Path) -> Job:
+    from arena import runfile
+
+    return runfile.read(path.read_text(), str(path)).unmasked(os.environ)
+
+
+common.placed(export)

@@ -1,0 +1,59 @@
+"""`arena config show|set` and `arena schema`."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from arena.cli import common
+
+
+@click.group()
+def config() -> None:
+    """Show the settings and where each comes from, or set one of yours."""
+
+
+@config.command()
+@common.output_option("table", "json", "yaml")
+@click.pass_context
+def show(ctx: click.Context, fmt: str) -> None:
+    """Every setting with its value and its source: a flag, a variable, a file, built-in."""
+    from arena.cli import output
+    from arena.settings import config_json, config_rows
+
+    settings = common.client(ctx).settings
+    if fmt != "table":
+        output.emit(config_json(settings), fmt)
+        return
+    rows = [(row.key, row.value, row.source) for row in config_rows(settings)]
+    print(output.table(rows, ("KEY", "VALUE", "SOURCE")))
+    for name in settings.unknown_env:
+        common.say(f"Warning: {name} is no variable of arena's")
+
+
+@config.command("set")
+@click.argument("key")
+@click.argument("value")
+def set_(key: str, value: str) -> None:
+    """Set KEY to VALUE in your own file; other lines and comments stay.
+
+    \b
+    Example: arena config set backend local
+    """
+    from arena.settings import set_user_value
+
+    common.say(f"{key} is {value} now, in {set_user_value(key, value, os.environ)}")
+
+
+@click.command()
+@click.argument("kind", required=False, metavar="[TYPE]")
+def schema(kind: str | None) -> None:
+    """Print the JSON Schema of run files, of one type or all, for editors and checks."""
+    from arena.cli import output
+    from arena.schema import schema as made
+
+    output.emit(made(kind), "json")
+
+
+common.placed(show)

@@ -1,0 +1,124 @@
+"""`arena stop`, `delete`, `prune`: ending jobs and clearing the list."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from arena.cli import common
+
+if TYPE_CHECKING:
+    from arena.client import Client
+    from arena.status import Seen
+
+
+@click.command()
+@click.argument("names", nargs=-1, required=True, shell_complete=lambda *a: common.complete_names(*a))
+@click.pass_context
+def stop(ctx: click.Context, names: tuple[str, ...]) -> int:
+    """End jobs and keep them in the list."""
+    client = common.client(ctx)
+    for name in names:
+        seen = client.get(name).stop()
+        common.say(f"{seen.name} is {seen.state.name}")
+    return 0
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  arena delete mnist                       end it if it runs; its record stays
+  arena delete -l team=vision --state FAILED
+  arena list -o name --state FAILED | xargs -r arena delete
+"""
+)
+@click.argument("names", nargs=-1, shell_complete=lambda *a: common.complete_names(*a))
+@click.option("-l", "--selector", "--label", "labels", multiple=True, metavar="KEY=VALUE", help="All jobs of a label.")
+@click.option("--state", multiple=True, metavar="STATE", help="All jobs in this state.")
+@click.option("--all", "everything", is_flag=True, help="All my jobs.")
+@click.option("--must-exist", is_flag=True, help="A name that is not there is an error (exit 3).")
+@click.option("--force", is_flag=True, help="Also running jobs of others.")
+@click.option("-T", "--type", "kind", metavar="TYPE", hidden=True)
+@click.pass_context
+def delete(ctx: click.Context, names: tuple[str, ...], must_exist: bool, force: bool, **asked: Any) -> int:
+    """End jobs and take them from the list; returns when nothing of them lives."""
+    client = common.client(ctx)
+    chosen = list(dict.fromkeys((*names, *_chosen(client, asked))))
+    if not chosen and not (asked["labels"] or asked["state"] or asked["everything"]):
+        raise click.UsageError("which jobs? Give names, -l, --state or --all", ctx)
+    codes = [_delete(client, name, must_exist=must_exist, force=force) for name in chosen]
+    return next((code for code in codes if code), 0)
+
+
+def _chosen(client: Client, asked: dict[str, Any]) -> list[str]:
+    from arena.backends.base import Query
+
+    if not (asked["labels"] or asked["state"] or asked["everything"]):
+        return []
+    states = tuple(word.upper() for state in asked["state"] for word in state.split(","))
+    query = Query(states=states, labels=common.pairs("-l", asked["labels"]), user=client.user)
+    return [seen.name for seen in client.seen(query)]
+
+
+def _delete(client: Client, name: str, *, must_exist: bool, force: bool) -> int:
+    """Delete one job, saying what happened; its exit code, so that the others are deleted all the same."""
+    from arena.errors import ArenaError, NotFoundError
+
+    try:
+        client.get(name).delete(force=force)
+    except NotFoundError as error:
+        if not must_exist:
+            common.say(f"Warning: job {name!r} does not exist, nothing to delete")
+            return 0
+        common.print_error(error, as_json=False)
+        return error.exit_code
+    except ArenaError as error:
+        common.print_error(error, as_json=False)
+        return error.exit_code
+    common.say(f"The job {name} has been deleted successfully")
+    return 0
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  arena prune --since 7d --dry-run    what would go
+  arena prune --since 7d              my finished jobs that ended more than a week ago
+"""
+)
+@click.option("-s", "--since", metavar="DURATION", help="Jobs that ended longer ago than 30m, 3h, 7d.")
+@click.option("--all-users", is_flag=True, help="Also jobs of others.")
+@click.option("--dry-run", is_flag=True, help="Only print them.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.pass_context
+def prune(ctx: click.Context, since: str | None, all_users: bool, dry_run: bool, yes: bool) -> int:
+    """Delete finished jobs of a certain age, mine only; their records stay."""
+    if since is None:
+        raise click.UsageError("--since is needed: how long ago must a job have ended? As 7d", ctx)
+    client = common.client(ctx)
+    found = client.prunable(common.seconds("--since", since) or 0.0, all_users=all_users)
+    for seen in found:
+        print(_line(seen))
+    if not found:
+        common.say("No job need to be deleted")
+    if dry_run or not found or not (yes or _agreed(len(found))):
+        return 0
+    return max(_delete(client, seen.run_id, must_exist=False, force=True) for seen in found)
+
+
+def _line(seen: Seen) -> str:
+    return f"{seen.name}  {seen.state.name}  {seen.user}  {seen.run_id}"
+
+
+def _agreed(count: int) -> bool:
+    """Asked once on a terminal; without one it is agreed."""
+    if not (sys.stdin and sys.stdin.isatty()):
+        return True
+    sys.stdout.flush()
+    return click.confirm(f"Delete {count} jobs?", default=False, err=True)
+
+
+for command in (stop, delete, prune):
+    common.placed(command)

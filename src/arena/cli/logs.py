@@ -1,0 +1,145 @@
+"""`arena logs`."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from arena.cli import common
+
+if TYPE_CHECKING:
+    from arena.backends.base import LogQuery
+    from arena.client import Handle
+    from arena.status import Seen
+
+EPILOG = """\b
+Examples:
+  arena logs mnist                 all replicas (of a big gang: rank 0 and the one that failed)
+  arena logs mnist -f --rank 0     what rank 0 writes, as it comes
+  arena logs mnist --failed        the replica that failed first
+"""
+
+
+@click.command(epilog=EPILOG)
+@click.argument("name", shell_complete=lambda *a: common.complete_names(*a))
+@click.option("-f", "--follow", is_flag=True, help="Go on until the job has ended.")
+@click.option("--rank", metavar="RANKS", help="Ranks: 0, 0,37, 0-7 or last.")
+@click.option("--replica", "--instance", "-i", metavar="NAMES", help="Replicas: worker-3, or several with commas.")
+@click.option("--role", metavar="ROLE", help="All replicas of a role.")
+@click.option("--tail", "-t", type=int, metavar="N", help="The last N lines of each replica.")
+@click.option("--since", metavar="DURATION", help="Lines of the last 5s, 2m, 3h.")
+@click.option("--since-time", metavar="TIME", help="Lines since a time, as 2026-01-31T10:00:00Z.")
+@click.option("--grep", metavar="TEXT", help="Only lines in which this regular expression is found.")
+@click.option(
+    "--failed", is_flag=False, flag_value="first", metavar="[all]", help="The replica that failed (all: each)."
+)
+@click.option("--all", "show_all", is_flag=True, help="All replicas, however many.")
+@click.option("--attempt", type=int, metavar="N", help="An earlier attempt of a job that was restarted.")
+@click.option("--timestamps", is_flag=True, help="The time before each line.")
+@click.option("--raw", is_flag=True, help="No prefix.")
+@click.option("--prefix", is_flag=True, help="The prefix also when one replica is shown.")
+@click.option("--no-wait", is_flag=True, help="Do not wait for a job that has not started.")
+@click.option("--exit-code", is_flag=True, help="End with the job's exit code.")
+@common.output_option("text", "json")
+@click.pass_context
+def logs(ctx: click.Context, name: str, fmt: str, **asked: Any) -> int:
+    """Print the logs of a job's replicas, each line once and in order; of a deleted job from its record."""
+    from arena.cli import follow
+    from arena.cli.signals import Interrupt, Signals
+
+    job = common.client(ctx).get(name, gone=True)
+    seen = job.get()
+    if seen.deleted:
+        common.say(f"{job.name} was deleted: these logs are from its record")
+    query, names = _query(job, seen, asked)
+    if not seen.observed.started and not seen.state.final:
+        common.say(follow.state_line(seen))
+        if not asked["follow"] or asked["no_wait"]:
+            return 0
+    forced = True if asked["prefix"] else False if asked["raw"] or common.compat() else None
+    printer = follow.Printer(names, prefix=forced, as_json=fmt == "json", timestamps=asked["timestamps"])
+    with Signals():
+        try:
+            _print(job, query, printer, asked)
+        except Interrupt as stop:
+            seen = job.get()
+            if not seen.state.final:
+                common.say(follow.state_line(seen))
+                common.say(f"{job.name} goes on: arena logs {job.name} -f, arena delete {job.name}")
+            return stop.exit_code
+    return _code(job) if asked["exit_code"] else 0
+
+
+def _print(job: Handle, query: LogQuery, printer: Any, asked: dict[str, Any]) -> None:
+    from msgspec.structs import replace
+
+    from arena.cli import follow
+
+    lines = job.raw_logs(replace(query, pieces=printer.pieces and not asked["grep"]))
+    lines = follow.grep(lines, asked["grep"]) if asked["grep"] else lines
+    if asked["follow"]:
+        with follow.narrated(job):
+            printer.lines(lines)
+    else:
+        printer.lines(lines)
+
+
+def _code(job: Handle) -> int:
+    seen = job.get()
+    code = seen.exit_code
+    return code if code is not None else int(seen.state.final)
+
+
+def _query(job: Handle, seen: Seen, asked: dict[str, Any]) -> tuple[LogQuery, list[str]]:
+    """What is asked for, and the names of the replicas it shows."""
+    from arena import showing
+    from arena.backends.base import LogQuery
+    from arena.cli import follow
+
+    names, ranks = showing.choose(seen, replica=asked["replica"] or (), rank=asked["rank"], role=asked["role"] or "")
+    attempt = asked["attempt"]
+    if asked["failed"]:
+        names, attempt = _failed(seen, asked["failed"], attempt)
+    elif names is None and common.compat():
+        names = frozenset(r.name for r in seen.observed.replicas[:1])
+    elif names is None and not asked["show_all"]:
+        names = follow.few(seen)
+        if names is not None:
+            common.say(f"{len(seen.observed.replicas) - len(names)} more: --all")
+    shown = [r.name for r in seen.observed.replicas if names is None or r.name in names]
+    tail = asked["tail"] if asked["tail"] is not None and asked["tail"] >= 0 else None
+    query = LogQuery(
+        follow=asked["follow"], tail=tail, since=_since(asked), replicas=names, ranks=ranks, attempt=attempt
+    )
+    return query, shown
+
+
+def _failed(seen: Seen, which: str, attempt: int | None) -> tuple[frozenset[str], int | None]:
+    failure = seen.first_failure
+    if failure is None:
+        common.say(f"no replica of {seen.name} failed")
+        return frozenset(), attempt
+    if which == "all":
+        return frozenset(r.name for r in seen.observed.replicas if r.failed), attempt
+    return frozenset({failure.name}), attempt or failure.attempt
+
+
+def _since(asked: dict[str, Any]) -> datetime | None:
+    from arena.errors import SpecError
+    from arena.quantity import parse_duration
+
+    if asked["since"] and asked["since_time"]:
+        raise SpecError("--since and --since-time exclude each other")
+    try:
+        if asked["since"]:
+            return datetime.now(UTC) - timedelta(seconds=parse_duration(asked["since"]))
+        if asked["since_time"]:
+            return datetime.fromisoformat(asked["since_time"]).astimezone(UTC)
+    except ValueError as error:
+        raise SpecError(f"--since: {error}") from error
+    return None
+
+
+common.placed(logs)

@@ -1,0 +1,166 @@
+"""`arena list`, `get`, `why`, `history`: what there is and was."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from arena.cli import common
+
+STATES = ("PENDING", "QUEUED", "RUNNING", "SUSPENDED", "SUCCEEDED", "FAILED", "CANCELLED", "UNKNOWN")
+
+
+@click.command(
+    "list",
+    epilog="""\b
+Examples:
+  arena list                                    what there is now
+  arena list --state FAILED -o name             names only, as for: | xargs arena delete
+  arena list -o json                            all there is to know
+""",
+)
+@click.option(
+    "--state", multiple=True, type=click.Choice(STATES, case_sensitive=False), help="Only jobs in this state."
+)
+@click.option("-l", "--selector", "--label", "labels", multiple=True, metavar="KEY=VALUE", help="Only jobs of a label.")
+@click.option("--mine", is_flag=True, help="Only jobs I submitted.")
+@click.option("--user", metavar="NAME", help="Only jobs of this user.")
+@click.option("-T", "--type", "kind", metavar="TYPE", help="Only jobs of a type.")
+@click.option("-A", "--all-namespaces", is_flag=True, help="Jobs of all namespaces.")
+@click.option("-w", "--watch", is_flag=True, help="Print again when something changes.")
+@click.option("--strict", is_flag=True, help="What went half right is an error.")
+@common.output_option("table", "wide", "json", "yaml", "name")
+@click.pass_context
+def list_(ctx: click.Context, fmt: str, watch: bool, strict: bool, **asked: Any) -> int:
+    """List the jobs that exist now, newest first."""
+    if watch:
+        return _watch(ctx, fmt, asked)
+    client = common.client(ctx)
+    seens = _seen(client, asked)
+    _print_list(seens, fmt)
+    if not seens and fmt in ("table", "wide"):
+        common.say("No jobs. Start one with: arena run train.py")
+    return common.print_warnings(client, as_json=fmt == "json", strict=strict)
+
+
+def _seen(client: Any, asked: dict[str, Any]) -> list[Any]:
+    from arena import jobs
+    from arena.backends.base import Query
+
+    user = asked["user"] or (client.user if asked["mine"] else "")
+    states = tuple(state.upper() for state in asked["state"])
+    found = list(client.seen(Query(states=states, labels=common.pairs("-l", asked["labels"]), user=user)))
+    if asked["kind"]:
+        trainer = jobs.load(asked["kind"]).trainer
+        found = [seen for seen in found if seen.trainer == trainer]
+    return found
+
+
+def _print_list(seens: list[Any], fmt: str) -> None:
+    from arena.cli import output
+
+    if fmt == "name":
+        output.emit([seen.name for seen in seens], "name")
+    elif fmt in ("json", "yaml"):
+        output.emit([output.job_json(seen) for seen in seens], fmt)
+    else:
+        print(output.list_table(seens, wide=fmt == "wide"))
+
+
+def _watch(ctx: click.Context, fmt: str, asked: dict[str, Any]) -> int:
+    import sys
+    import time
+
+    last = None
+    while True:
+        seens = _seen(common.client(ctx), asked)
+        now = [(seen.run_id, seen.state, seen.observed.attempt) for seen in seens]
+        if now != last:
+            if sys.stdout.isatty():
+                print("\033[H\033[J", end="")
+            _print_list(seens, fmt)
+            sys.stdout.flush()
+            last = now
+        time.sleep(0.5)
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  arena get mnist               state, cause and replicas
+  arena get mnist -o json       the same as data
+"""
+)
+@click.argument("name", shell_complete=lambda *a: common.complete_names(*a))
+@click.option("-T", "--type", "kind", metavar="TYPE", hidden=True)
+@click.option("-e", "--events", is_flag=True, hidden=True)
+@click.option("-g", "--gpu", is_flag=True, hidden=True)
+@common.output_option("text", "wide", "json", "yaml", "name")
+@click.pass_context
+def get(ctx: click.Context, name: str, fmt: str, **_: Any) -> int:
+    """Show one job: its state, why it is in it, and its replicas."""
+    from arena.cli import output
+
+    client = common.client(ctx)
+    seen = client.get(name).get()
+    if fmt == "name":
+        output.emit([seen.name], "name")
+    elif fmt in ("json", "yaml"):
+        output.emit(output.job_json(seen), fmt)
+    else:
+        print(output.get_text(seen, wide=fmt == "wide"))
+    return 0
+
+
+@click.command()
+@click.argument("name", shell_complete=lambda *a: common.complete_names(*a))
+@common.output_option("text", "json", "yaml")
+@click.pass_context
+def why(ctx: click.Context, name: str, fmt: str) -> int:
+    """Say why a job waits or failed: one cause, the evidence, the next step."""
+    from arena import showing
+    from arena.cli import output
+
+    job = common.client(ctx).get(name, gone=True)
+    seen = job.get()
+    if seen.deleted:
+        common.say(f"{job.name} was deleted: this is from its record")
+    if fmt == "text":
+        print(showing.why(job))
+    else:
+        output.emit(output.why_json(seen, showing.explained(job)), fmt)
+    return 0
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  arena history                 all runs, newest first
+  arena history mnist           the runs of one name: mnist, mnist@2, …
+"""
+)
+@click.argument("name", required=False, default="")
+@click.option("--limit", type=int, metavar="N", help="At most N runs.")
+@common.output_option("table", "json", "yaml", "name")
+@click.pass_context
+def history(ctx: click.Context, name: str, limit: int | None, fmt: str) -> int:
+    """List all runs that are remembered, deleted ones too."""
+    from itertools import islice
+
+    from arena.backends.base import Query
+    from arena.cli import output
+
+    client = common.client(ctx)
+    seens = list(islice(client.seen(Query(name=name.partition("@")[0], gone=True)), limit))
+    if fmt == "name":
+        output.emit([seen.run_id for seen in seens], "name")
+    elif fmt == "table":
+        print(output.history_table(seens))
+    else:
+        output.emit([output.job_json(seen) for seen in seens], fmt)
+    return common.print_warnings(client, as_json=fmt == "json", strict=False)
+
+
+for command in (list_, get, why, history):
+    common.placed(command)

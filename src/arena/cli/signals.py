@@ -1,0 +1,59 @@
+"""Ctrl-C and other signals: the first detaches, `--rm` ties the job to the command."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator
+from types import FrameType
+
+KINDS = ("SIGINT", "SIGTERM", "SIGHUP")
+
+
+class Interrupt(BaseException):
+    """A signal that ends the command; its exit code is 128 + the signal's number."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+    @property
+    def exit_code(self) -> int:
+        return 128 + self.number
+
+
+class Signals:
+    """Turns signals into `Interrupt`, or holds them back while something must be whole."""
+
+    def __init__(self) -> None:
+        self.held: int | None = None
+        self.holding = False
+
+    def __enter__(self) -> Signals:
+        self.before: dict[int, object] = {}
+        if threading.current_thread() is threading.main_thread():
+            for name in KINDS:
+                if number := getattr(signal, name, None):
+                    self.before[number] = signal.signal(number, self._came)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        for number, action in self.before.items():
+            signal.signal(number, action)  # type: ignore[arg-type]
+
+    @contextlib.contextmanager
+    def hold(self) -> Iterator[None]:
+        """Nothing interrupts the block; what came meanwhile comes after it."""
+        self.holding = True
+        try:
+            yield
+        finally:
+            self.holding = False
+        if self.held is not None:
+            raise Interrupt(self.held)
+
+    def _came(self, number: int, _: FrameType | None) -> None:
+        self.held = number
+        if not self.holding:
+            raise Interrupt(number)
