@@ -250,6 +250,8 @@ def _defaults(struct: type[msgspec.Struct]) -> dict[str, object]:
 def _field(name: str, meta: msgspec.Meta, hint: Any, default: object, flag: str = "") -> Field:
     extra = meta.extra or {}
     shape, choices = _shape(name, hint)
+    if (meta.ge, meta.le) != (None, None) and hint is not int:
+        raise TypeError(f"{name}: ge and le bound a plain int, without None")
     flag = flag or ("" if name == POSITIONAL else option_name(name))
     return Field(
         name=name,

@@ -127,7 +127,14 @@ class Job(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_de
         Env, flag("annotation of the job", metavar="KEY=VALUE", aliases=("annotations",), group="Job", local="noted")
     ] = field(default_factory=dict)
     selector: Annotated[
-        Env, flag("only nodes with this label", metavar="KEY=VALUE", aliases=("node-selector",), group="Placement")
+        Env,
+        flag(
+            "only nodes with this label",
+            metavar="KEY=VALUE",
+            aliases=("node-selector",),
+            group="Placement",
+            local="noted",
+        ),
     ] = field(default_factory=dict)
     toleration: Annotated[
         tuple[str, ...], flag("taint to tolerate", metavar="KEY=VALUE:EFFECT", group="Placement", local="noted")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import click
@@ -26,18 +26,6 @@ ENV_FILE = "--env-file"
 _TRUE = {"1", "t", "T", "true", "TRUE", "True"}
 _FALSE = {"0", "f", "F", "false", "FALSE", "False"}
 _AFTER_PROGRAM = "arena.after_program"
-
-
-class Words(click.ParamType):
-    """Text as it was typed; a choice is offered by completion and checked with all the rest."""
-
-    name = "text"
-
-    def __init__(self, choices: Sequence[str] = ()) -> None:
-        self.choices = choices
-
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        return [CompletionItem(choice) for choice in self.choices if choice.startswith(incomplete)]
 
 
 class JobOption(click.Option):
@@ -89,9 +77,11 @@ class JobCommand(click.Command):
     flags stand anywhere before `--`; without it they end at the first word that is none, or at `-m`.
     """
 
-    def __init__(self, *args: Any, kind: type[Job] | str, interspersed: bool = False, **attributes: Any) -> None:
-        settings = {"allow_interspersed_args": interspersed, **attributes.pop("context_settings", {})}
-        super().__init__(*args, context_settings=settings, **attributes)
+    allow_interspersed_args = False  # what the context of a command takes over
+
+    def __init__(self, name: str, *, kind: type[Job] | str, interspersed: bool = False, **attributes: Any) -> None:
+        super().__init__(name, **attributes)
+        self.allow_interspersed_args = interspersed
         self.kind = kind
         self.interspersed = interspersed
         self.params = [*self.params, *params(kind), _help_all(), program()]
@@ -110,7 +100,7 @@ class JobCommand(click.Command):
         self.format_epilog(ctx, formatter)
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
-        return ["[FLAGS]", "PROGRAM [ARGS]..." if not self.interspersed else "[--] PROGRAM [ARGS]..."]
+        return ["[FLAGS]", "[--] PROGRAM [ARGS]..." if self.interspersed else "PROGRAM|-m MODULE [ARGS]..."]
 
     def _format_common(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         options = [option for option in self._shown(ctx) if _is_common(option)]
@@ -118,7 +108,7 @@ class JobCommand(click.Command):
             formatter.write_dl([record for option in options if (record := option.get_help_record(ctx))])
         more = len(self._shown(ctx)) - len(options)
         formatter.write_paragraph()
-        formatter.write_text(f"--help-all: {more} more")
+        formatter.write_text(f"--help-all: {more} more flags")
 
     def _format_groups(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         groups: dict[str, list[click.Option]] = {}
@@ -133,12 +123,12 @@ class JobCommand(click.Command):
 
     def _unknown(self, ctx: click.Context, name: str) -> SpecError:
         known = [spelling for option in self._shown(ctx) for spelling in option.opts if spelling.startswith("--")]
-        near = difflib.get_close_matches(name, known, 1, 0.6)
-        place = "after --" if self.interspersed else "after it, or after --"
+        near = difflib.get_close_matches(name, known, 1, 0.7)
+        place = "after --" if self.interspersed else "after the program, or after --"
         return SpecError(
             f"there is no flag {name}" + (f"; did you mean {near[0]}?" if near else ""),
-            why=f"what belongs to the program stands {place}",
-            hint=f"{ctx.command_path} … -- PROGRAM {name}, or {ctx.command_path} --help-all",
+            why=f"a flag of the program stands {place}",
+            hint=f"{ctx.command_path} … -- PROGRAM {name} …, or {ctx.command_path} --help-all",
         )
 
 
@@ -295,12 +285,20 @@ def _option(field: Field) -> JobOption:
         "shown": field.flags,
         "help": _help(field),
         "default": None,
+        "shell_complete": _choices_of(field),
     }
     if field.shape == "bool":
         decls[1:] = [f"{flag}/--no-{flag[2:]}" if flag == field.flag else flag for flag in decls[1:]]
         return JobOption(decls, is_flag=True, **attributes)
     metavar = "|".join(field.choices) if field.choices else field.metavar
-    return JobOption(decls, metavar=metavar, multiple=field.several, type=Words(field.choices), **attributes)
+    return JobOption(decls, metavar=metavar, multiple=field.several, type=click.UNPROCESSED, **attributes)
+
+
+def _choices_of(field: Field) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
+    def complete(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        return [CompletionItem(choice) for choice in field.choices if choice.startswith(incomplete)]
+
+    return complete
 
 
 def _help(field: Field) -> str:
@@ -310,7 +308,7 @@ def _help(field: Field) -> str:
 
 def _env_file() -> JobOption:
     words = "variables from a file of KEY=VALUE lines; --env wins; several times"
-    return JobOption([ENV_FILE], metavar="FILE", multiple=True, type=Words(), help=words, group="Job")
+    return JobOption([ENV_FILE], metavar="FILE", multiple=True, type=click.UNPROCESSED, help=words, group="Job")
 
 
 def _help_all() -> JobOption:
@@ -325,7 +323,7 @@ def _help_all() -> JobOption:
     )
 
 
-def _print_all(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+def _print_all(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
     if not value or ctx.resilient_parsing:
         return
     formatter = ctx.make_formatter()

@@ -1,0 +1,82 @@
+"""Jobs of every built-in type, at random: what hypothesis draws from, by the declared fields themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from hypothesis import strategies as st
+
+from arena import jobs
+from arena.declared import Field, fields
+from arena.errors import SpecError
+from arena.job import Job, Role, check
+from arena.secrets import MASK
+
+KINDS = sorted(jobs.BUILT_IN)
+
+# Everything that can travel: no NUL, no halves of a character.
+texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=30)
+surprises = st.sampled_from(
+    ["no", "on", "y", "~", "null", "0644", "1e3", "1_000", "12:30", ".inf", "0x1f", "*.sh", "&a", "!x", "# c", "a: b",
+     "{ a; b; }", "- x", "true", "", " ", "a\nb", "a\n\n", "\tx", "<<", "=", "%x", "@x", "`x`", "2026-01-01", "'", '"',
+     "x #y", "a\r\nb", "\u2028", "\ufeff", "\x85", "\x07", "\U0001f600", "$$ $(X) ${Y}", "a  \nb", "|", ">-", "? a"]
+)  # fmt: skip
+words = texts | surprises
+sizes = st.sampled_from(["2", "500m", "1.5", "4Gi", "64Mi"])
+durations = st.sampled_from(["90s", "2h", "1h30m", "1d"])
+pairs = st.dictionaries(words.filter(lambda key: bool(key) and "=" not in key), words.filter(lambda v: v != MASK))
+FIXED = {
+    "name": st.from_regex(r"\A[a-z]([-a-z0-9]{0,10}[a-z0-9])?\Z") | st.sampled_from(["no", "y", "on", "null", ""]),
+    "cpu": sizes,
+    "memory": sizes,
+    "running_timeout": durations,
+    "ttl_after_finished": durations,
+}
+
+
+def values(field: Field) -> st.SearchStrategy[Any]:
+    """Values of one declared field, as Python has them."""
+    name = field.name.rpartition(".")[2]
+    if name == "command":
+        return st.lists(words, min_size=1, max_size=5).map(tuple).filter(lambda found: bool(found[0]))
+    if name == "nproc_per_node":
+        return st.just(1)
+    if name in FIXED:
+        return FIXED[name]
+    by_shape = {
+        "int": st.integers(field.ge, field.le),
+        "text": words,
+        "bool": st.booleans(),
+        "choice": st.sampled_from(field.choices or [""]),
+        "list": st.lists(words, max_size=3).map(tuple),
+        "mapping": pairs,
+        "role": st.fixed_dictionaries(
+            {}, optional={part.name.partition(".")[2]: values(part) for part in field.parts}
+        ).map(lambda parts: Role(**parts)),
+    }
+    return by_shape[field.shape]
+
+
+def jobs_of(kind: str) -> st.SearchStrategy[Job]:
+    """Valid jobs of a type, built in Python."""
+    found = {field.name: values(field) for field in fields(kind)}
+    command = found.pop("command")
+    made = st.fixed_dictionaries({"command": command}, optional=found)
+    return made.map(lambda given: jobs.load(kind)(**given)).filter(is_valid)
+
+
+def is_valid(job: Job) -> bool:
+    """Whether the one check has nothing against it."""
+    try:
+        return bool(check(job))
+    except SpecError:
+        return False
+
+
+any_job = st.sampled_from(KINDS).flatmap(jobs_of)
+
+
+def same(one: Job, other: Job) -> bool:
+    """Equal, and of the same type down to the last value: no list where a tuple was."""
+    return one == other and msgspec.json.encode(one) == msgspec.json.encode(other) and repr(one) == repr(other)
