@@ -244,6 +244,10 @@ def test_everything_is_told_at_once() -> None:
         assert f"{flag_name}: " in message
 
 
+def test_a_secret_is_not_shown_in_what_is_wrong_with_it() -> None:
+    assert refused("job", env={"HF_TOKEN": "abc\0"}) == "--env HF_TOKEN: *** holds a NUL byte"
+
+
 def test_a_field_is_blamed_once() -> None:
     assert refused("job", command=[None]).count("command") == 1
 

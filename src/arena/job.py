@@ -15,6 +15,7 @@ from msgspec import Struct, field
 
 from arena import quantity
 from arena.errors import SpecError
+from arena.secrets import MASK, looks_secret
 
 Local = Literal["used", "noted", "refused"]
 Ends = Literal["all", "first", "never"]
@@ -330,12 +331,13 @@ def valid_name(text: str) -> str:
     return name[:MAX_NAME].rstrip("-")
 
 
-def word_problems(label: str, word: str) -> Iterable[str]:
+def word_problems(label: str, word: str, shown: str = "") -> Iterable[str]:
     """Why a word cannot travel: NUL and bytes that are not UTF-8."""
+    shown = shown or repr(word)
     if "\0" in word:
-        yield f"{label}: {word!r} holds a NUL byte"
+        yield f"{label}: {shown} holds a NUL byte"
     if any("\ud800" <= c <= "\udfff" for c in word):
-        yield f"{label}: {word!r} is not UTF-8"
+        yield f"{label}: {shown} is not UTF-8"
 
 
 def _common_problems(job: Job) -> Iterable[str]:
@@ -359,7 +361,8 @@ def _all_word_problems(job: Job) -> Iterable[str]:
     for name in job.__struct_fields__:
         label = "command" if name == "command" else option_name(name)
         for part, word in _words(getattr(job, name)):
-            yield from word_problems(label + part, word)
+            hidden = looks_secret(part.strip(), word) and part.startswith(" ")
+            yield from word_problems(label + part, word, MASK if hidden else "")
 
 
 def _words(value: object) -> Iterable[tuple[str, str]]:
