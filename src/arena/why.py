@@ -371,8 +371,8 @@ def _missing_module(case: Case) -> Why | None:
     if not re.search(r"\b(?:ModuleNotFoundError|ImportError)\b|: No module named ", error):
         return None
     module = re.search(r"No module named '?([\w.]+)", error)
-    said = re.match(r"(/\S*python[\d.]*): No module named", error)
-    python = case.python or (said[1] if said else "")
+    said = re.match(r"(/\S*python[\d.]*): (?:No module named|Error while finding)", error)
+    python = said[1] if said else case.python
     place = f" for {python}" if python else ""
     what = f"module {module[1]!r} is missing{place}" if module else f"{error}{place and f' ({python})'}"
     follow = f"{python or 'python'} -m pip install {module[1].partition('.')[0]}" if module else _logs(case)

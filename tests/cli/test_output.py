@@ -172,6 +172,13 @@ def test_plain_words_keep_their_values() -> None:
     assert output.job_json(seen(job=job))["command"] == list(job.command)
 
 
+def test_a_shell_line_keeps_what_is_not_secret() -> None:
+    job = PlainJob(command=("TOKEN=secret1 sh -c 'exit 4'",))
+    assert output.job_json(seen(job=job))["command"] == ["TOKEN=*** sh -c 'exit 4'"]
+    job = PlainJob(command=("env", "TOKEN=two words", "train.py"))
+    assert output.job_json(seen(job=job))["command"] == ["env", "TOKEN=***", "train.py"]
+
+
 def test_why_as_json() -> None:
     shown = output.why_json(seen(State.FAILED, (replica(0, 3),)), Why(cause="ExitCode", text="t", evidence=("e",)))
     assert (shown["cause"], shown["text"], shown["evidence"], shown["exitCode"]) == ("ExitCode", "t", ["e"], 3)

@@ -520,9 +520,14 @@ def _mask(seen: Seen) -> Callable[[str], str]:
 
 def _command(seen: Seen) -> list[str]:
     """The words of the program, shell lines included, without what looks secret."""
-    mask = _mask(seen)
-    words = secrets.mask_words(seen.job.command) if seen.job else []
-    return [mask(_shell_line(word)) if " " in word else mask(word) for word in words]
+    mask, words = _mask(seen), list(seen.job.command) if seen.job else []
+    shown = zip(["", *words], words, secrets.mask_words(words), strict=False)
+    return [mask(_shell_line(word if _is_line(before, words) else masked)) for before, word, masked in shown]
+
+
+def _is_line(before: str, words: list[str]) -> bool:
+    """Whether a word is a shell line: the only one, or what `sh -c` takes."""
+    return len(words) == 1 or re.fullmatch(r"-\w*c", before) is not None
 
 
 def _shell_line(line: str) -> str:
