@@ -150,7 +150,7 @@ FAILURES: dict[str, tuple[Observed, str, str | None, str, str]] = {
         r"^/v/bin/python -m pip install numpy ",
     ),
     "no module to run": (
-        failed(replica()), "/usr/bin/python3: No module named nosuch", "MissingModule", r"'nosuch'", "^/usr/bin/python3 ",
+        failed(replica()), "/usr/bin/python3: No module named nosuch", "MissingModule", r"'nosuch'", "/usr/bin/python3",
     ),
     "no name in a module": (
         failed(replica()),

@@ -213,9 +213,10 @@ def emitted(value: Any, fmt: str, encoding: str = "utf-8") -> str:
 ODD = {"name": "é 漢 \udc80 \x1b"}
 
 
-def test_nothing_is_an_empty_list() -> None:
+def test_lists() -> None:
     assert emitted([], "json") == "[]\n"
     assert emitted([], "name") == ""
+    assert emitted([{"name": "a"}, {"name": "b"}], "name") == emitted(["a", "b"], "name") == "a\nb\n"
     assert yaml.safe_load(emitted([], "yaml")) == []
 
 

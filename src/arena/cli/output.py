@@ -78,7 +78,7 @@ def warnings_json(lines: Sequence[str]) -> dict[str, Any]:
 
 
 def emit(value: Any, fmt: str, stream: TextIO | None = None) -> None:
-    """Write jobs as json, yaml or name (one name a line).
+    """Write jobs as json, yaml or name (jobs or their names, one a line).
 
     >>> emit([{"name": "mnist"}], "name")
     mnist
@@ -99,7 +99,7 @@ def render(value: Any, fmt: str, *, ascii_only: bool = False) -> str:
         dumped: str = yaml.safe_dump(value, sort_keys=False, allow_unicode=not ascii_only, width=1 << 20)
         return dumped
     jobs = [value] if isinstance(value, Mapping) else value
-    return "".join(f"{job['name']}\n" for job in jobs)
+    return "".join(f"{job if isinstance(job, str) else job['name']}\n" for job in jobs)
 
 
 def write(text: str, stream: TextIO | None = None) -> None:
@@ -533,7 +533,8 @@ def _is_line(before: str, words: list[str]) -> bool:
 def _shell_line(line: str) -> str:
     """A shell line without the values of `TOKEN=…` and `--password …`."""
     named = re.sub(r"""([\w.-]+)=("[^"]*"|'[^']*'|[^\s;&|]+)""", _assignment, line)
-    return " ".join(secrets.mask_words(named.split(" ")))
+    words, blanks = re.split(r"\s+", named), [*re.findall(r"\s+", named), ""]
+    return "".join(map("".join, zip(secrets.mask_words(words), blanks, strict=True)))
 
 
 def _assignment(match: re.Match[str]) -> str:
