@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from msgspec.structs import replace
+from msgspec import structs
 
 from arena import choice, jobs, showing
 from arena.backends.base import Backend, Context, LogLine, LogQuery, Plan, Query, Ref, Warnings
@@ -101,6 +101,18 @@ class Client:
         return Handle(self, ref, plan.backend)
 
     # --- look ------------------------------------------------------------------------------------------------
+
+    def logs(self, name: str, **chosen: Any) -> Iterator[LogLine]:
+        """The lines of a job, also of one that only the record knows; see `Handle.logs`."""
+        return self.get(name, gone=True).logs(**chosen)
+
+    def wait(self, name: str, timeout: float | None = None, **limits: Any) -> Seen:
+        """A job at its end, also one that only the record knows; see `Handle.wait`."""
+        return self.get(name, gone=True).wait(timeout, **limits)
+
+    def delete(self, name: str, *, force: bool = False) -> Seen:
+        """End a job and take it from the list; see `Handle.delete`."""
+        return self.get(name).delete(force=force)
 
     def get(self, name: str, *, gone: bool = False) -> Handle:
         """The job of this name, as a handle; with `gone` also one that only the record knows."""
@@ -256,17 +268,24 @@ class Handle:
 def as_job(target: Target, args: Sequence[object], kwargs: Mapping[str, object], fields: Mapping[str, Any]) -> Job:
     """The job that a target of `run` means."""
     if isinstance(target, Job):
-        return replace(target, **fields)
+        if args or kwargs:
+            raise SpecError("args and kwargs belong to a program or function; a job has its command")
+        return build(type(target), {**structs.asdict(target), **fields})
     if callable(target):
         raise UnsupportedError(
             f"the function {getattr(target, '__name__', target)!r} cannot be run yet", hint="run a script or a command"
         )
     if kwargs:
         raise SpecError("kwargs belong to a function; a program takes args")
-    words = [os.fspath(target)] if isinstance(target, str | os.PathLike) else [os.fspath(word) for word in target]
-    command = (*words, *(str(word) for word in args))
+    words = [target] if isinstance(target, str | os.PathLike) else target
+    command = tuple(_word(word) for word in (*words, *args))
     kind = jobs.load(fields.get("type", "job"))
     return build(kind, {**{k: v for k, v in fields.items() if k != "type"}, "command": command})
+
+
+def _word(word: object) -> object:
+    """A word of a command: paths and numbers as text, bytes as they are, to be refused by name."""
+    return os.fspath(word) if isinstance(word, str | bytes | os.PathLike) else str(word)
 
 
 def build(kind: type[Job], fields: Mapping[str, Any]) -> Job:
@@ -286,7 +305,7 @@ def _frozen(value: Any) -> Any:
 
 def replace_context(context: Context, given: Mapping[str, Any]) -> Context:
     """The context with what the caller knows better."""
-    return replace(context, **given)
+    return structs.replace(context, **given)
 
 
 def run(

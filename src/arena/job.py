@@ -6,6 +6,7 @@ page derive from that declaration. Nothing here does I/O.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_type_hints
@@ -213,7 +214,11 @@ def check(job: J) -> J:
 
 def find_problems(job: Job) -> list[str]:
     """Everything that is wrong with a job, one line each: `--workers: …`, `--env HF_TOKEN: …`, `command: …`."""
-    return [*_type_problems(job), *job.problems()]
+    problems = list(_type_problems(job))
+    # Where a type is wrong, the rules beyond it are told as far as they can be.
+    with contextlib.suppress(TypeError, AttributeError) if problems else contextlib.nullcontext():
+        problems.extend(job.problems())
+    return problems
 
 
 def raise_all(problems: list[str]) -> None:
@@ -290,7 +295,7 @@ def _type_problems(job: Job) -> Iterable[str]:
 def field_problems(label: str, value: object, hint: Any) -> Iterable[str]:
     """What is wrong with one value for one declared type, named by its flag or key."""
     try:
-        msgspec.convert(msgspec.to_builtins(value), hint)
+        msgspec.convert(msgspec.to_builtins(value, builtin_types=(bytes,)), hint)
     except msgspec.ValidationError as error:
         yield f"{label}: {_plain(str(error))} (got {value!r})"
     except TypeError:

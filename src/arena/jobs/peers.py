@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from arena.job import Env, Seat
+from arena.job import Env, Job, Seat, is_python_file
 
 
-def torch_env(seat: Seat) -> Env:
-    """What torch.distributed's `env://` and torchrun read: one process of the gang, and its elastic launcher."""
-    nodes = seat.world // seat.nproc
+def torch_env(job: Job, seat: Seat) -> Env:
+    """What torch.distributed's `env://` reads; torchrun's names too where the program starts its own processes."""
+    return _process_env(seat) if is_python_file(job.command) else {**_process_env(seat), **_torchrun_env(job, seat)}
+
+
+def _process_env(seat: Seat) -> Env:
     return {
         "MASTER_ADDR": seat.master_host,
         "MASTER_PORT": seat.master_port,
@@ -15,10 +18,16 @@ def torch_env(seat: Seat) -> Env:
         "RANK": str(seat.rank),
         "LOCAL_RANK": str(seat.local_rank),
         "LOCAL_WORLD_SIZE": str(seat.nproc),
+    }
+
+
+def _torchrun_env(job: Job, seat: Seat) -> Env:
+    return {
         "PET_MASTER_ADDR": seat.master_host,
         "PET_MASTER_PORT": seat.master_port,
-        "PET_NNODES": str(nodes),
-        "PET_NODE_RANK": str(seat.rank // seat.nproc),
+        "PET_NNODES": str(seat.world),
+        "PET_NODE_RANK": str(seat.rank),
+        "PET_NPROC_PER_NODE": str(job.nproc_per_node),
     }
 
 

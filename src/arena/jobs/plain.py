@@ -22,4 +22,4 @@ class PlainJob(Job, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
     trainer: ClassVar[str] = "job"
 
     def join(self, seat: Seat) -> Joined:
-        return Joined({**torch_env(seat), **jax_env(seat)})
+        return Joined({**torch_env(self, seat), **jax_env(seat)})

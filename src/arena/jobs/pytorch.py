@@ -28,4 +28,4 @@ class PyTorchJob(Job, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
         return [replace(every, name=name, count=count) for name, count in counts.items() if count]
 
     def join(self, seat: Seat) -> Joined:
-        return Joined({**torch_env(seat), "PET_NPROC_PER_NODE": str(self.nproc_per_node)})
+        return Joined(torch_env(self, seat))

@@ -122,10 +122,7 @@ class LocalBackend:
         """Make the run and start its supervisor. Exactly one of two submits of a name wins."""
         self.state.ready().sweep()
         self._make_room(plan.name, replace, force)
-        run = state.Run(self.state.path / "new" / plan.run_id)
-        run.path.mkdir(mode=0o700)
-        lock = run.try_lock()
-        assert lock is not None
+        run, lock = self.state.begin(plan.run_id)
         try:
             self._fill(run, plan)
             self._claim(plan)
@@ -146,12 +143,15 @@ class LocalBackend:
         holder = self.state.holder(name)
         if holder is None:
             return
+        if (self.state.path / "new" / holder).is_dir():
+            return  # being submitted
         run = self.state.run(holder)
         if not run.path.is_dir():
-            if not (self.state.path / "new" / holder).is_dir():
-                self.state.release(name, holder)
+            self.state.release(name, holder)
             return
         seen = self._see(run)
+        if self._leaves(seen):
+            return
         if not replace:
             raise self._taken(seen)
         if not seen.state.final and not force:
@@ -232,9 +232,10 @@ class LocalBackend:
         if not self.state.exists:
             raise _not_found(name)
         holder = self.state.holder(name)
-        if holder and self.state.run(holder).path.is_dir():
-            return Ref(name=name, run_id=holder)
-        run = self._find_recorded(name)
+        known = self.state.run(holder) if holder else None
+        run = known if known and known.path.is_dir() else self._find_recorded(name)
+        if run.facts().finished and not run.gone():
+            self._leaves(self._see(run))
         marked = run.gone()
         if marked and not gone:
             raise self._gone(run, marked)
@@ -287,10 +288,8 @@ class LocalBackend:
             except ArenaError as error:
                 warnings.add(f"run {row.run_id} is left out: {error.what}")
                 continue
-            if self._expired(seen):
-                self._mark_gone(self.state.run(seen.run_id), "its time in the list is over")
-                if not query.gone:
-                    continue
+            if self._leaves(seen) and not query.gone:
+                continue
             if matches(seen, query):
                 yield seen
 
@@ -388,6 +387,13 @@ class LocalBackend:
         folder = run.attempt(facts.attempt)
         locks = list(folder.glob("*.keeper")) if folder.is_dir() else []
         return bool(locks) and not any(state.is_locked(lock) for lock in locks)
+
+    def _leaves(self, seen: Seen) -> bool:
+        """Whether a job's time in the list is over; then it is taken from it."""
+        expired = self._expired(seen)
+        if expired:
+            self._mark_gone(self.state.run(seen.run_id), "its time in the list is over")
+        return expired
 
     def _expired(self, seen: Seen) -> bool:
         """Whether a finished job has been in the list for long enough."""

@@ -31,7 +31,7 @@ def over(replicas: list[Replica], ends: Mapping[str, Ends]) -> str | None:
 
 def again(policy: RestartPolicy, retry: int, attempt: int, word: str, code: int | None) -> bool:
     """Whether the gang starts again after this attempt ended so."""
-    if word == "Lost":
+    if word not in ("Failed", "Succeeded"):
         return False
     if policy == "Never":
         policy = "OnFailure" if retry else "Never"

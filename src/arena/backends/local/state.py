@@ -19,6 +19,7 @@ import errno
 import os
 import shutil
 import socket
+import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -219,11 +220,24 @@ class StateDir:
         if self.holder(name) == run_id:
             (self.path / "names" / name).unlink(missing_ok=True)
 
+    def begin(self, run_id: str) -> tuple[Run, int]:
+        """A new run's folder and its lock, held; a sweep sees both or neither."""
+        run = Run(self.path / "new" / run_id)
+        with mutex(self.path / "sweep.lock"):
+            run.path.mkdir(mode=0o700)
+            lock = run.try_lock()
+        if lock is None:
+            raise BackendError(f"{run.path} is locked by another process")
+        return run, lock
+
     def sweep(self) -> None:
         """Remove what submits that died half-way left behind."""
-        with contextlib.suppress(FileNotFoundError), os.scandir(self.path / "new") as found:
-            for entry in found:
-                self._sweep_one(Run(Path(entry.path)))
+        if not os.listdir(self.path / "new"):
+            return
+        with mutex(self.path / "sweep.lock"):
+            for name in os.listdir(self.path / "new"):
+                with contextlib.suppress(FileNotFoundError):
+                    self._sweep_one(Run(self.path / "new" / name))
 
     def _sweep_one(self, run: Run) -> None:
         lock = run.try_lock()
@@ -304,7 +318,7 @@ def write(path: Path, value: object, *, reserve: Path | None = None) -> None:
 
 def write_bytes(path: Path, data: bytes) -> None:
     """Write by rename, mode 0600; nothing half-made stays."""
-    new = path.with_name(f".{path.name}.{os.getpid()}")
+    new = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}")
     try:
         file = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
