@@ -221,7 +221,8 @@ def test_an_unknown_flag_names_the_nearest_and_the_dashes() -> None:
     message = refused(["--name", "t1", "train.py", "--epoch", "30"], SUBMIT)
     assert message.startswith("there is no flag --epoch\n")
     assert "-- PROGRAM --epoch" in message
-    assert "there is no flag -q" in refused(["-q", "train.py"])
+    for odd in ("-q", "--lr", "--bogus"):
+        assert f"there is no flag {odd}\n" in refused([odd, "train.py"])
 
 
 def test_what_is_no_number_is_told_by_its_flag_and_all_at_once() -> None:

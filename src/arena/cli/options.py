@@ -9,15 +9,17 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-from click.shell_completion import CompletionItem
 
 from arena import declared
 from arena.declared import Field
 from arena.errors import SpecError
 from arena.job import Job
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 LOCAL_NOTES = {"used": "", "noted": "no effect on this machine", "refused": "not possible on this machine"}
 ENV_FILE = "--env-file"
@@ -122,11 +124,11 @@ class JobCommand(click.Command):
         return [param for param in self.get_params(ctx) if isinstance(param, click.Option) and not param.hidden]
 
     def _unknown(self, ctx: click.Context, name: str) -> SpecError:
-        known = [spelling for option in self._shown(ctx) for spelling in option.opts if spelling.startswith("--")]
-        near = difflib.get_close_matches(name, known, 1, 0.7)
+        known = [spelling[2:] for option in self._shown(ctx) for spelling in option.opts if spelling.startswith("--")]
+        near = difflib.get_close_matches(name.lstrip("-"), known, 1, 0.7)
         place = "after --" if self.interspersed else "after the program, or after --"
         return SpecError(
-            f"there is no flag {name}" + (f"; did you mean {near[0]}?" if near else ""),
+            f"there is no flag {name}" + (f"; did you mean --{near[0]}?" if near else ""),
             why=f"a flag of the program stands {place}",
             hint=f"{ctx.command_path} … -- PROGRAM {name} …, or {ctx.command_path} --help-all",
         )
@@ -296,6 +298,8 @@ def _option(field: Field) -> JobOption:
 
 def _choices_of(field: Field) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
     def complete(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        from click.shell_completion import CompletionItem
+
         return [CompletionItem(choice) for choice in field.choices if choice.startswith(incomplete)]
 
     return complete
