@@ -57,6 +57,7 @@ class Crew:
     def __init__(self, launches: list[Launch], inherited: list[int]) -> None:
         self.members = [Member(launch) for launch in launches]
         self.inherited = inherited
+        self.unkept: list[Member] = []
         self.strays: dict[int, int] = {}
         self.ending = False
 
@@ -74,10 +75,11 @@ class Crew:
         for member in self.members:
             self._fork(member)
 
-    def rejoin(self) -> None:
+    def rejoin(self, *, same_boot: bool) -> None:
         """Take part in what another supervisor started: wait for living keepers, give up what nobody kept."""
         for member in self.members:
             self._look(member)
+        self._settle_unkept(may_start=same_boot)
 
     def end(self) -> None:
         """Ask all that lives to end."""
@@ -97,6 +99,7 @@ class Crew:
         for member in self.members:
             if member.end is None:
                 self._advance(member)
+        self._settle_unkept(may_start=not self.ending)
 
     def _timeout(self, seconds: float | None) -> float | None:
         times = [seconds] if seconds is not None else []
@@ -106,15 +109,20 @@ class Crew:
         return min(times, default=None)
 
     def _fork(self, member: Member) -> None:
+        lock = state.take_lock(member.lock)
+        if lock is None:
+            return  # kept already
+        os.ftruncate(lock, 0)
         member.pipes = open_pipes(member.launch)
         pid = os.fork()
         if pid == 0:
-            self._be_keeper(member)
+            self._be_keeper(member, lock)
+        os.close(lock)
         member.pid = pid
         for pipe in member.pipes:
             os.close(pipe.write)
 
-    def _be_keeper(self, member: Member) -> None:
+    def _be_keeper(self, member: Member, lock: int) -> None:
         code = 1
         try:
             signal.set_wakeup_fd(-1)
@@ -122,7 +130,7 @@ class Crew:
             for file in (*self.inherited, *others):
                 with contextlib.suppress(OSError):
                     os.close(file)
-            keep(member.launch, member.pipes)
+            keep(member.launch, member.pipes, lock)
             code = 0
         except BaseException:
             traceback.print_exc(file=sys.stderr)
@@ -155,15 +163,14 @@ class Crew:
             _close(member.pipes)
             return
         started = member.started()
-        alive = _inherited(member)
-        dead = {pid for pid in (started.pids if started else ()) if pid in self.strays}
-        if not alive and not dead:
+        ours = set(process.children(os.getpid())) | self.strays.keys()
+        pids = set(started.pids) & ours if started else set()
+        if started is None or not pids:
             _close(member.pipes)
-            self._abandoned(member)
+            self.unkept.append(member)
             return
         member.adopted = Keeper(member.launch, member.pipes)
-        own = set(started.pids) if started else alive
-        member.adopted.adopt((alive & own) | dead, started or member.launch.replica)
+        member.adopted.adopt(pids, started)
         if self.ending:
             member.adopted.end()
         self._drive(member, member.adopted)
@@ -182,19 +189,29 @@ class Crew:
         if member.end is None and not state.is_locked(member.lock):
             member.end = member.recorded()
             if member.end is None:
-                self._abandoned(member)
+                self.unkept.append(member)
+        if member.end is None and self.ending:
+            self._end(member)  # again, as its keeper may not have been there to hear
 
-    def _abandoned(self, member: Member) -> None:
-        """Nobody keeps it. What was never started is started now; all else has lost its code."""
-        run_id = member.launch.run_id
-        left = process.marked(run_id, member.name)
-        if not member.started() and not left and not self.ending:
-            self._fork(member)
-            return
-        process.end_marked(run_id, member.name, member.launch.grace)
+    def _settle_unkept(self, *, may_start: bool) -> None:
+        """What nobody keeps: what was never started is started now, all else is ended and has lost its code."""
+        unkept, self.unkept = self.unkept, []
+        lost = []
+        for member in unkept:
+            if may_start and not member.started() and not process.marked(member.launch.run_id, [member.name]):
+                self._fork(member)
+            else:
+                lost.append(member)
+        if lost:
+            process.end_marked(lost[0].launch.run_id, [member.name for member in lost], lost[0].launch.grace)
+        for member in lost:
+            self._record_lost(member)
+
+    def _record_lost(self, member: Member) -> None:
         known = member.started() or member.launch.replica
         member.end = replace(known, lost=True, state=State.FAILED, reason="Lost", ended=state.now())
-        state.write(member.launch.folder / f"{member.name}.exit.json", member.end)
+        with contextlib.suppress(OSError):
+            state.write(member.launch.folder / f"{member.name}.exit.json", member.end)
 
     def _end(self, member: Member) -> None:
         if member.end is not None:
@@ -203,17 +220,6 @@ class Crew:
             member.adopted.end()
         elif (pid := member.keeper_pid()) is not None:
             process.send([pid], signal.SIGTERM)
-
-
-def _inherited(member: Member) -> set[int]:
-    """The processes of this replica that became our children when their keeper died."""
-    children = process.children(os.getpid())
-    marks = {pid: process.environ(pid) for pid in children}
-    return {
-        pid
-        for pid in children
-        if marks[pid].get(process.MARK) == member.launch.run_id and marks[pid].get(process.REPLICA) == member.name
-    }
 
 
 def _close(pipes: list[Pipe]) -> None:

@@ -8,12 +8,10 @@ the same pipe and inherits the processes.
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import os
 import select
 import signal
-import subprocess
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -21,7 +19,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from arena.backends.local import memory, process, state
+from arena.backends.local import memory, process, spawn, state
 from arena.backends.local.logfile import LogWriter
 from arena.status import Replica, State
 
@@ -94,11 +92,16 @@ class Keeper:
         """Start the processes and write down who they are."""
         limit = self.replica.memory_limit
         self.group = memory.make(f"{self.launch.run_id}-{self.replica.name}", limit) if limit else None
+        gate = spawn.Gate(self.launch.folder / f"{self.replica.name}.json")
+        join = self.group.join if self.group else None
         for program, pipe in zip(self.launch.programs, self.pipes.values(), strict=True):
-            self._spawn(program, pipe)
-        pids = tuple(sorted(self.running))
-        self.replica = replace(self.replica, pids=pids, started=state.now(), state=State.RUNNING)
+            self.pids.add(gate.fork(program.argv, program.env, self.launch.cwd, pipe.write, join))
+            os.close(pipe.write)
+        self.running = set(self.pids)
+        self.replica = replace(self.replica, pids=tuple(sorted(self.pids)), started=state.now(), state=State.RUNNING)
         self._write("json", self.replica)
+        for trouble in filter(None, gate.open()):
+            self.replica = replace(self.replica, reason="StartError", message=trouble.message)
 
     def adopt(self, pids: set[int], started: Replica) -> None:
         """Go on, inside the supervisor, where a keeper that was killed stopped."""
@@ -107,46 +110,6 @@ class Keeper:
         self.replica = started
         limit = started.memory_limit
         self.group = memory.find(f"{self.launch.run_id}-{self.replica.name}") if limit else None
-
-    def _spawn(self, program: Program, pipe: Pipe) -> None:
-        try:
-            child = self._popen(program.argv, program.env, pipe.write)
-        except OSError as error:
-            self._not_started(program, error)
-        else:
-            self.running.add(child.pid)
-            self.pids.add(child.pid)
-            child.returncode = 0  # reaped by our own wait, not by subprocess
-        finally:
-            os.close(pipe.write)
-
-    def _popen(self, argv: tuple[str, ...], env: Mapping[str, str], output: int) -> subprocess.Popen[bytes]:
-        join: Callable[[], None] | None = self.group.join if self.group else None
-        words = list(argv)
-        while True:
-            try:
-                return subprocess.Popen(
-                    words,
-                    env=dict(env),
-                    cwd=self.launch.cwd,
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=output,
-                    start_new_session=True,
-                    preexec_fn=join,
-                )
-            except OSError as error:
-                if error.errno != errno.ENOEXEC or words[0] == "sh":
-                    raise
-                words = ["sh", *words]  # a script without its #! line, as a shell takes it
-
-    def _not_started(self, program: Program, error: OSError) -> None:
-        code = 127 if isinstance(error, FileNotFoundError | NotADirectoryError) else 126
-        what = program.argv[0] if str(error.filename) != self.launch.cwd else self.launch.cwd
-        text = "not found" if code == 127 else (error.strerror or "cannot be started").lower()
-        self.codes.append(code)
-        self.replica = replace(self.replica, reason="StartError", message=f"{what}: {text}")
-        self.end()
 
     def ready(self, reading: int) -> None:
         """Read what came through one pipe."""
@@ -259,7 +222,7 @@ class Keeper:
 
     def _tree(self) -> list[int]:
         if not process.LINUX:
-            return process.marked(self.launch.run_id, self.replica.name)
+            return process.marked(self.launch.run_id, [self.replica.name])
         name = self.replica.name if self.adopted else ""
         return [pid for pid in process.tree(os.getpid(), self.launch.run_id, name) if not process.is_zombie(pid)]
 
@@ -285,18 +248,15 @@ def _has_data(reading: int) -> bool:
     return bool(select.select([reading], [], [], 0)[0])
 
 
-def keep(launch: Launch, pipes: list[Pipe]) -> None:
-    """The life of a keeper process, forked by the supervisor with SIGTERM blocked."""
+def keep(launch: Launch, pipes: list[Pipe], lock: int) -> None:
+    """The life of a keeper process, forked by the supervisor with SIGTERM blocked and the keeper's lock held."""
     os.setsid()
     process.become_subreaper()
-    lock = state.try_lock(launch.folder / f"{launch.replica.name}.keeper")
-    if lock is None:
-        return
     os.write(lock, f"{os.getpid()}\n".encode())
     keeper = Keeper(launch, pipes)
     wake = listen({signal.SIGTERM: keeper.want_end})
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     keeper.start()
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     _loop(keeper, wake)
     keeper.record()
 

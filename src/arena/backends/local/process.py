@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 MARK = "ARENA_RUN_ID"
 REPLICA = "ARENA_REPLICA"
@@ -88,11 +88,16 @@ def tree(pid: int, run_id: str, replica: str = "") -> list[int]:
     return found
 
 
-def marked(run_id: str, replica: str = "") -> list[int]:
-    """All living processes that were started by a replica of this run (by this one, where it is named)."""
-    needles = (f"{MARK}={run_id}\0".encode(), f"{REPLICA}={replica}".encode() + (b"\0" if replica else b""))
-    found = [(pid, _raw_environ(pid)) for pid in _pids()]
-    return [pid for pid, text in found if all(needle in text for needle in needles) and not is_zombie(pid)]
+def marked(run_id: str, replicas: Collection[str] = ()) -> list[int]:
+    """All living processes that were started by a replica of this run (by one of these, where they are named)."""
+    run = f"{MARK}={run_id}\0".encode()
+    names = [f"{REPLICA}={name}\0".encode() for name in replicas] or [f"{REPLICA}=".encode()]
+    found = [(pid, b"\0" + _raw_environ(pid)) for pid in _pids()]
+    return [
+        pid
+        for pid, text in found
+        if b"\0" + run in text and any(b"\0" + name in text for name in names) and not is_zombie(pid)
+    ]
 
 
 def _pids() -> list[int]:
@@ -150,14 +155,14 @@ def send(pids: Iterable[int], number: int) -> None:
             os.kill(pid, number)
 
 
-def end_marked(run_id: str, replica: str, grace: float) -> bool:
-    """End everything of a replica that nobody keeps any more: TERM, grace, KILL. Whether all is gone."""
-    send(marked(run_id, replica), signal.SIGTERM)
+def end_marked(run_id: str, replicas: Collection[str], grace: float) -> bool:
+    """End everything of these replicas that nobody keeps any more: TERM, grace, KILL. Whether all is gone."""
+    send(marked(run_id, replicas), signal.SIGTERM)
     deadline = time.monotonic() + grace
-    while marked(run_id, replica) and time.monotonic() < deadline:
+    while marked(run_id, replicas) and time.monotonic() < deadline:
         time.sleep(0.05)
     deadline = time.monotonic() + 5
-    while (left := marked(run_id, replica)) and time.monotonic() < deadline:
+    while (left := marked(run_id, replicas)) and time.monotonic() < deadline:
         send(left, signal.SIGKILL)
         time.sleep(0.02)
-    return not marked(run_id, replica)
+    return not marked(run_id, replicas)

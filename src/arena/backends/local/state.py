@@ -20,6 +20,7 @@ import os
 import shutil
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -79,6 +80,7 @@ class Facts(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=Tru
     attempt: int = 1
     replicas: tuple[Replica, ...] = ()
     earlier: tuple[Replica, ...] = ()
+    ending: str = ""
     ports: tuple[int, ...] = ()
     waits_for: tuple[str, ...] = ()
     gpus: tuple[str, ...] = ()
@@ -354,6 +356,14 @@ def try_lock(path: Path) -> int | None:
     return file
 
 
+def take_lock(path: Path, patience: float = 1.0) -> int | None:
+    """The same, for the one who is to hold it: those who only look whether it is held do so for a moment."""
+    deadline = time.monotonic() + patience
+    while (lock := try_lock(path)) is None and time.monotonic() < deadline:
+        time.sleep(0.002)
+    return lock
+
+
 @contextlib.contextmanager
 def mutex(path: Path) -> Iterator[None]:
     """Alone for a moment."""
@@ -369,12 +379,18 @@ def mutex(path: Path) -> Iterator[None]:
 
 def is_locked(path: Path) -> bool:
     """Whether a process holds the lock."""
-    if not path.exists():
+    import fcntl
+
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
         return False
-    file = try_lock(path)
-    if file is None:
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
         return True
-    os.close(file)
+    finally:
+        os.close(file)
     return False
 
 

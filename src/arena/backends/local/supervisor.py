@@ -20,7 +20,7 @@ import msgspec
 from msgspec.structs import replace
 
 from arena import jobs, quantity, secrets, status, why
-from arena.backends.local import admission, devices, gang, layout, logfile, state
+from arena.backends.local import admission, devices, gang, layout, logfile, process, state
 from arena.backends.local.crew import Crew
 from arena.backends.local.keeper import Launch, Program, drain, listen, wait_for
 from arena.errors import ArenaError, BackendError
@@ -50,6 +50,7 @@ class Supervisor:
         self.leases = devices.Leases(Path(self.made.lease_dir))
         size = sum(role.count for role in self.roles)
         self.queue = admission.Queue(_queue_folder(run), run.run_id, size, self.made.max_replicas)
+        self.crew: Crew | None = None
 
     def live(self) -> None:
         """Carry the job to its end."""
@@ -58,9 +59,9 @@ class Supervisor:
         word = self.facts.word
         self._update(supervisors=self.facts.supervisors + 1)
         try:
-            crew: Crew | None = self._rejoin() if word in ("Running", "Restarting") else self._begin()
-            while crew is not None:
-                crew = self._attempt(crew)
+            self.crew = self._rejoin() if word in ("Running", "Restarting") else self._begin()
+            while self.crew is not None:
+                self.crew = self._attempt(self.crew)
         except Interrupted:
             self._finish("Stopped", [])
         finally:
@@ -117,7 +118,7 @@ class Supervisor:
 
     # --- while it runs ---------------------------------------------------------------------------------------
 
-    def _start(self, attempt: int) -> Crew:
+    def _start(self, attempt: int, earlier: tuple[Replica, ...] = ()) -> Crew:
         """Start all replicas of an attempt: new ports, a new folder."""
         ports = self.leases.take_ports(layout.port_count(self.job, self.roles))
         self.run.attempt(attempt).mkdir(mode=0o700, exist_ok=True)
@@ -126,8 +127,10 @@ class Supervisor:
             word="Running" if attempt == 1 else "Restarting",
             reason="",
             message="",
+            ending="",
             waits_for=(),
             attempt=attempt,
+            earlier=earlier,
             ports=tuple(ports),
             since=state.now(),
             **first,
@@ -141,7 +144,10 @@ class Supervisor:
     def _rejoin(self) -> Crew:
         self.queue.rejoin()
         crew = self._crew(self.facts.attempt)
-        crew.rejoin()
+        crew.ending = bool(self.facts.ending)
+        crew.rejoin(same_boot=self.made.boot_id == state.boot_id())
+        if crew.ending:
+            crew.end()
         return crew
 
     def _crew(self, attempt: int) -> Crew:
@@ -174,18 +180,27 @@ class Supervisor:
 
     def _attempt(self, crew: Crew) -> Crew | None:
         """Watch one attempt to its end; the next one, or None when the job is over."""
-        word = ""
         while not crew.gone:
-            word = word or self._verdict(crew.replicas) or ""
+            word = self._ending(crew)
             if word and not crew.ending:
                 crew.end()
             crew.step(self.wake, [self.control], self._time_left() if not word else None)
-        word = word or self._verdict(crew.replicas) or "Failed"
-        if gang.again(self.job.restart_policy, self.job.retry, self.facts.attempt, word, self._code(crew.replicas)):
-            self._update(earlier=(*self.facts.earlier, *crew.replicas))
-            return self._start(self.facts.attempt + 1)
+        word = self._ending(crew) or "Failed"
+        retries = gang.again(
+            self.job.restart_policy, self.job.retry, self.facts.attempt, word, self._code(crew.replicas)
+        )
+        if retries and not self.run.stop():
+            return self._start(self.facts.attempt + 1, (*self.facts.earlier, *crew.replicas))
         self._finish(word, crew.replicas)
         return None
+
+    def _ending(self, crew: Crew) -> str:
+        """How the attempt ends, once that is decided: written down, so that a later supervisor does not judge anew."""
+        if not self.facts.ending and (word := self._verdict(crew.replicas)):
+            self.facts = replace(self.facts, ending=word)
+            if not crew.gone:
+                self._update()
+        return self.facts.ending
 
     def _verdict(self, replicas: list[Replica]) -> str | None:
         if self.run.stop():
@@ -319,6 +334,7 @@ def _be_packer(run: state.Run, made: state.Made, inherited: list[int]) -> None:
 def main(path: str, lock: int) -> None:
     """The life of a supervisor process; `lock` is the open file that holds the run's lock."""
     os.set_inheritable(lock, False)
+    process.become_subreaper()
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     run = state.Run(Path(path))
     supervisor = Supervisor(run, lock)
