@@ -64,9 +64,36 @@ _PLACES = {
 }
 _WHERE = {name: module for module, names in _PLACES.items() for name in names}
 
-__all__ = [  # noqa: PLE0604
+__all__ = [
+    "AlreadyExistsError",
+    "ArenaError",
+    "BackendError",
+    "Client",
+    "ForbiddenError",
+    "Handle",
+    "JAXJob",
+    "Job",
+    "JobFailedError",
+    "LogLine",
+    "MPIJob",
+    "NotFoundError",
+    "NotStartedError",
+    "PlainJob",
+    "PyTorchJob",
+    "Role",
+    "Seen",
+    "SpecError",
+    "State",
+    "Status",
+    "TensorFlowJob",
+    "UnsupportedError",
+    "WaitTimeoutError",
     "__version__",
-    *sorted(_WHERE),
+    "delete",
+    "get",
+    "history",
+    "list",
+    "run",
 ]
 
 

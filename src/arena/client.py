@@ -102,6 +102,15 @@ class Client:
 
     # --- look ------------------------------------------------------------------------------------------------
 
+    def notices(self, backend: str) -> builtins.list[str]:
+        """What a backend says once about where it keeps things."""
+        notice = self.backend(backend).notice
+        return [notice] if notice else []
+
+    def has_code(self, run_id: str) -> bool:
+        """Whether the code of a run was recorded."""
+        return bool(run_id) and self.get(run_id, gone=True).has_code()
+
     def logs(self, name: str, **chosen: Any) -> Iterator[LogLine]:
         """The lines of a job, also of one that only the record knows; see `Handle.logs`."""
         return self.get(name, gone=True).logs(**chosen)
@@ -188,10 +197,7 @@ class Handle:
 
     def wait(self, timeout: float | None = None, *, start_timeout: float | None = None, check: bool = False) -> Seen:
         """The job at its end. Seconds; WaitTimeoutError after `timeout`, JobFailedError with `check`."""
-        seen = None
-        for seen in self.watch(timeout=timeout, start_timeout=start_timeout):
-            pass
-        assert seen is not None
+        *_, seen = self.watch(timeout=timeout, start_timeout=start_timeout)
         if check and seen.state is not State.SUCCEEDED:
             raise JobFailedError(seen)
         return seen
@@ -241,6 +247,10 @@ class Handle:
         if seen.job is None:
             raise UnsupportedError(f"job {self.name!r} is of a type that is not installed here ({seen.trainer})")
         return seen.job
+
+    def has_code(self) -> bool:
+        """Whether the run's code was recorded."""
+        return self.where.has_code(self.ref)
 
     def exec(self, replica: str, words: Sequence[str]) -> int:
         """Run a command with a replica's folder and environment, on this terminal; its exit code."""
@@ -320,7 +330,7 @@ def get(name: str) -> Handle:
     return Client().get(name)
 
 
-def list() -> builtins.list[Handle]:
+def list() -> builtins.list[Handle]:  # noqa: A001
     """The jobs that exist now; see `Client.list`."""
     return Client().list()
 

@@ -98,10 +98,10 @@ def explained(job: Handle) -> Why | None:
     from arena import why as whys
 
     seen = job.get()
-    return whys.explain(seen.observed, seen.state, tails(job, seen), seen.waits_for)
+    return whys.explain(seen.observed, seen.state, tails(job, seen, whys.TAIL), seen.waits_for, name=seen.name)
 
 
-def tails(job: Handle, seen: Seen, lines: int = 20) -> dict[str, list[str]]:
+def tails(job: Handle, seen: Seen, lines: int) -> dict[str, list[str]]:
     """The last lines of the replicas that failed first in their attempt."""
     failure = seen.first_failure
     if failure is None:
@@ -117,9 +117,9 @@ def mimebundle(seen: Seen) -> dict[str, str]:
     import html
 
     line = f"{seen.name}: {seen.state.name} {seen.reason}".rstrip()
-    rows = "".join(
-        f"<tr><td>{html.escape(r.name)}</td><td>{r.state.name}</td><td>{'' if r.exit_code is None else r.exit_code}</td></tr>"
-        for r in seen.observed.replicas[:64]
-    )
+    cells = [
+        (r.name, r.state.name, "" if r.exit_code is None else str(r.exit_code)) for r in seen.observed.replicas[:64]
+    ]
+    rows = "".join(f"<tr>{''.join(f'<td>{html.escape(text)}</td>' for text in row)}</tr>" for row in cells)
     table = f"<table><tr><th>replica</th><th>state</th><th>code</th></tr>{rows}</table>"
     return {"text/plain": line, "text/html": f"<b>{html.escape(line)}</b>{table}"}

@@ -166,7 +166,7 @@ WORDS = {
 }
 
 
-def decide(seen: Observed, now: datetime | None = None) -> Status:
+def decide(seen: Observed) -> Status:
     """The state a user sees, with its reason: the operator's word, corrected by what the replicas show.
 
     Words nobody knows become UNKNOWN with the word as reason.

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from arena.cli import common
-
-if TYPE_CHECKING:
-    from arena.job import Job
 
 
 @click.command(
@@ -21,7 +17,7 @@ Examples:
   arena export mnist@2                    an older run
 """
 )
-@click.argument("name", shell_complete=lambda *a: common.complete_names(*a))
+@click.argument("name", shell_complete=common.complete_names)
 @click.option("--manifest", is_flag=True, help="What a cluster would get, instead of the run file.")
 @click.pass_context
 def export(ctx: click.Context, name: str, manifest: bool) -> None:
@@ -31,7 +27,7 @@ def export(ctx: click.Context, name: str, manifest: bool) -> None:
 
     if manifest:
         raise UnsupportedError("manifests are not in this version yet", hint="arena export without --manifest")
-    print(runfile.dump(common.client(ctx).get(name, gone=True).job(), masked=True), end="")
+    click.echo(runfile.dump(common.client(ctx).get(name, gone=True).job(), masked=True), nl=False)
 
 
 @click.command(
@@ -49,7 +45,7 @@ def rerun(ctx: click.Context, words: tuple[str, ...]) -> Any:
         raise click.UsageError("which run? arena rerun RUN [flags] [-- words]", ctx)
     file = _file(source)
     if file is not None:
-        return run.submit_again(ctx, _from_file(file), "", rest)
+        return run.submit_file_again(ctx, file, rest)
     job = common.client(ctx).get(source, gone=True)
     return run.submit_again(ctx, job.job(), job.run_id, rest)
 
@@ -59,12 +55,6 @@ def _file(source: str) -> Path | None:
     if path.is_dir() and (path / "run.yaml").is_file():
         return path / "run.yaml"
     return path if source.endswith((".yaml", ".yml", ".json")) and path.is_file() else None
-
-
-def _from_file(path: Path) -> Job:
-    from arena import runfile
-
-    return runfile.read(path.read_text(), str(path)).unmasked(os.environ)
 
 
 common.placed(export)

@@ -14,17 +14,32 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+META = "arena.place"
+
+
+def _keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+    """Keep the value for `client`, apart from the command's own parameters."""
+    if value:
+        ctx.meta.setdefault(META, {})[param.name] = value
+
+
+def _place(*spellings: str, help: str = "", hidden: bool = False, is_flag: bool = False) -> click.Option:
+    metavar = None if is_flag else "FILE" if "--kubeconfig" in spellings else "NAME"
+    return click.Option(
+        spellings, metavar=metavar, help=help, hidden=hidden, is_flag=is_flag, expose_value=False, callback=_keep
+    )
+
+
 PLACE = (
-    click.Option(["-b", "--backend"], metavar="NAME", help="Where jobs run: local or kubernetes."),
-    click.Option(["-n", "--namespace"], metavar="NAME", help="Namespace of the jobs."),
-    click.Option(["--context"], metavar="NAME", help="Context of the kubeconfig.", hidden=True),
-    click.Option(["--kubeconfig", "--config"], metavar="FILE", help="The kubeconfig file.", hidden=True),
-    click.Option(["--loglevel"], metavar="LEVEL", hidden=True),
-    click.Option(["--traceback"], is_flag=True, hidden=True),
-    click.Option(["--pprof"], is_flag=True, hidden=True),
-    click.Option(["--trace"], is_flag=True, hidden=True),
+    _place("-b", "--backend", help="Where jobs run: local or kubernetes."),
+    _place("-n", "--namespace", help="Namespace of the jobs."),
+    _place("--context", help="Context of the kubeconfig.", hidden=True),
+    _place("--kubeconfig", "--config", help="The kubeconfig file.", hidden=True),
+    _place("--loglevel", hidden=True),
+    _place("--traceback", is_flag=True, hidden=True),
+    _place("--pprof", is_flag=True, hidden=True),
+    _place("--trace", is_flag=True, hidden=True),
 )
-PLACE_NAMES = tuple(option.name or "" for option in PLACE)
 
 
 def placed(command: click.Command) -> click.Command:
@@ -42,7 +57,7 @@ def client(ctx: click.Context) -> Client:
     from arena.client import Client
     from arena.settings import Settings
 
-    given = {**(ctx.find_root().obj or {}), **{k: v for k in PLACE_NAMES if (v := ctx.params.get(k))}}
+    given = {**(ctx.find_root().obj or {}), **ctx.meta.get(META, {})}
     flags = {key: given[key] for key in ("backend", "namespace", "context", "kubeconfig") if given.get(key)}
     cwd = Path(os.getcwd())
     made = Client(settings=Settings.load(flags, os.environ, cwd), cwd=cwd)
@@ -51,7 +66,7 @@ def client(ctx: click.Context) -> Client:
 
 def say(text: str) -> None:
     """A line for people, on stderr."""
-    print(text, file=sys.stderr, flush=True)
+    print(text, file=sys.stderr, flush=True)  # noqa: T201
 
 
 def print_error(error: ArenaError, *, as_json: bool) -> None:

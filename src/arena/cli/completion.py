@@ -24,7 +24,7 @@ def completion(shell: str) -> None:
 
     kind = get_completion_class(shell)
     assert kind is not None
-    print(kind(arena, {}, "arena", "_ARENA_COMPLETE").source())
+    click.echo(kind(arena, {}, "arena", "_ARENA_COMPLETE").source())
 
 
 def job_names(incomplete: str) -> list[str]:

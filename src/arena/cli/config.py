@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import click
 
@@ -26,8 +27,12 @@ def show(ctx: click.Context, fmt: str) -> None:
     if fmt != "table":
         output.emit(config_json(settings), fmt)
         return
-    rows = [(row.key, row.value, row.source) for row in config_rows(settings)]
-    print(output.table(rows, ("KEY", "VALUE", "SOURCE")))
+    columns: tuple[output.Column[Any], ...] = (
+        output.Column("KEY", lambda row: row.key),
+        output.Column("VALUE", lambda row: "-" if row.value is None else row.value),
+        output.Column("SOURCE", lambda row: row.source),
+    )
+    output.write(output.table(config_rows(settings), columns))
     for name in settings.unknown_env:
         common.say(f"Warning: {name} is no variable of arena's")
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("names", nargs=-1, required=True, shell_complete=lambda *a: common.complete_names(*a))
+@click.argument("names", nargs=-1, required=True, shell_complete=common.complete_names)
 @click.pass_context
 def stop(ctx: click.Context, names: tuple[str, ...]) -> int:
     """End jobs and keep them in the list."""
@@ -34,7 +34,7 @@ Examples:
   arena list -o name --state FAILED | xargs -r arena delete
 """
 )
-@click.argument("names", nargs=-1, shell_complete=lambda *a: common.complete_names(*a))
+@click.argument("names", nargs=-1, shell_complete=common.complete_names)
 @click.option("-l", "--selector", "--label", "labels", multiple=True, metavar="KEY=VALUE", help="All jobs of a label.")
 @click.option("--state", multiple=True, metavar="STATE", help="All jobs in this state.")
 @click.option("--all", "everything", is_flag=True, help="All my jobs.")
@@ -42,7 +42,7 @@ Examples:
 @click.option("--force", is_flag=True, help="Also running jobs of others.")
 @click.option("-T", "--type", "kind", metavar="TYPE", hidden=True)
 @click.pass_context
-def delete(ctx: click.Context, names: tuple[str, ...], must_exist: bool, force: bool, **asked: Any) -> int:
+def delete(ctx: click.Context, /, names: tuple[str, ...], must_exist: bool, force: bool, **asked: Any) -> int:
     """End jobs and take them from the list; returns when nothing of them lives."""
     client = common.client(ctx)
     chosen = list(dict.fromkeys((*names, *_chosen(client, asked))))
@@ -100,7 +100,7 @@ def prune(ctx: click.Context, since: str | None, all_users: bool, dry_run: bool,
     client = common.client(ctx)
     found = client.prunable(common.seconds("--since", since) or 0.0, all_users=all_users)
     for seen in found:
-        print(_line(seen))
+        click.echo(_line(seen))
     if not found:
         common.say("No job need to be deleted")
     if dry_run or not found or not (yes or _agreed(len(found))):

@@ -20,7 +20,7 @@ Examples:
 )
 @click.option("--replica", "--instance", "-i", metavar="NAME", help="Which replica; the first one by default.")
 @click.option("--rank", metavar="RANK", help="The replica that runs this rank.")
-@click.argument("name", shell_complete=lambda *a: common.complete_names(*a))
+@click.argument("name", shell_complete=common.complete_names)
 @click.argument("words", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
 def execute(ctx: click.Context, name: str, words: tuple[str, ...], replica: str | None, rank: str | None) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 import threading
 import time
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from arena.backends.base import LogLine, LogQuery
 from arena.cli.common import say
-from arena.status import Seen, State
+from arena.status import Seen
 
 if TYPE_CHECKING:
     from arena.client import Handle
@@ -103,18 +104,55 @@ def few(seen: Seen) -> frozenset[str] | None:
     return frozenset({replicas[0].name} | ({failure.name} if failure else set()))
 
 
-def follow(job: Handle, *, show_all: bool, prefix: bool | None = None) -> Seen:
+def follow(
+    job: Handle,
+    *,
+    show_all: bool,
+    prefix: bool | None = None,
+    timeout: float | None = None,
+    start_timeout: float | None = None,
+) -> Seen:
     """Print the lines of a job until it has ended; the job at its end."""
+
     seen = job.get()
     names = [replica.name for replica in seen.observed.replicas]
     first = None if show_all or len(names) <= MANY else frozenset(names[:1])
     printer = Printer(names, prefix=prefix)
-    with narrated(job):
+    with narrated(job), limited(job, timeout, start_timeout):
         printer.lines(job.raw_logs(LogQuery(follow=True, replicas=first, pieces=printer.pieces)))
         seen = job.wait()
     if first is not None:
         last_words(job, seen, printer, first)
     return seen
+
+
+@contextmanager
+def limited(job: Handle, timeout: float | None, start_timeout: float | None) -> Iterator[None]:
+    """The block is left with WaitTimeoutError or NotStartedError when its time is over."""
+    begun = time.monotonic()
+
+    def ring(*_: object) -> None:
+        with_start = None if start_timeout is None else max(0.0, start_timeout - (time.monotonic() - begun))
+        with_end = None if timeout is None else max(0.0, timeout - (time.monotonic() - begun))
+        for _seen in job.watch(timeout=with_end, start_timeout=with_start):
+            break
+        arm()
+
+    def arm() -> None:
+        passed = time.monotonic() - begun
+        left = [limit - passed for limit in (timeout, start_timeout) if limit is not None and limit > passed]
+        signal.setitimer(signal.ITIMER_REAL, min(left, default=0.0))
+
+    if timeout is None and start_timeout is None:
+        yield
+        return
+    before = signal.signal(signal.SIGALRM, ring)
+    arm()
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def last_words(job: Handle, seen: Seen, printer: Printer, shown: frozenset[str]) -> None:
@@ -147,25 +185,29 @@ def _narrate(job: Handle, over: threading.Event) -> None:
 
 def narration(job: Handle, over: threading.Event | None = None) -> Iterator[str]:
     """A line per state, and one a minute while a state lasts."""
-    last: tuple[State, str] | None = None
+    last, said = "", 0.0
     for seen in watched(job, SILENCE):
-        if over is not None and over.is_set():
+        if (over is not None and over.is_set()) or seen.state.final:
             return
-        now = (seen.state, seen.status.message)
-        if seen.state.final:
-            return
-        since = seen.status.since or seen.observed.created
-        if now != last:
-            yield state_line(seen)
+        line, now = state_line(seen), time.monotonic()
+        if line != last:
+            yield line
+        elif now - said >= SILENCE:
+            yield f"{line} ({minutes(seen)} min)"
         else:
-            minutes = int((datetime.now(UTC) - since).total_seconds() // 60)
-            yield f"{state_line(seen)} ({minutes} min)"
-        last = now
+            continue
+        last, said = line, now
+
+
+def minutes(seen: Seen) -> int:
+    """For how many minutes the job has been in its state."""
+    since = seen.status.since or seen.observed.created
+    return int((datetime.now(UTC) - since).total_seconds() // 60)
 
 
 def watched(job: Handle, seconds: float) -> Iterator[Seen]:
     """The job at each change, and each time so many seconds were quiet."""
-    due = [time.monotonic() + seconds * count for count in range(1, 10_000)]
+    due = [time.monotonic() + (seconds + 0.05) * count for count in range(1, 10_000)]
     yield from job.where.watch(job.ref, due)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from datetime import UTC, datetime
 from typing import Any
 
 import click
@@ -32,7 +34,7 @@ Examples:
 @click.option("--strict", is_flag=True, help="What went half right is an error.")
 @common.output_option("table", "wide", "json", "yaml", "name")
 @click.pass_context
-def list_(ctx: click.Context, fmt: str, watch: bool, strict: bool, **asked: Any) -> int:
+def list_(ctx: click.Context, /, fmt: str, watch: bool, strict: bool, **asked: Any) -> int:
     """List the jobs that exist now, newest first."""
     if watch:
         return _watch(ctx, fmt, asked)
@@ -65,11 +67,10 @@ def _print_list(seens: list[Any], fmt: str) -> None:
     elif fmt in ("json", "yaml"):
         output.emit([output.job_json(seen) for seen in seens], fmt)
     else:
-        print(output.list_table(seens, wide=fmt == "wide"))
+        output.write(output.list_table(seens, wide=fmt == "wide", color=output.use_color(sys.stdout)))
 
 
 def _watch(ctx: click.Context, fmt: str, asked: dict[str, Any]) -> int:
-    import sys
     import time
 
     last = None
@@ -78,7 +79,7 @@ def _watch(ctx: click.Context, fmt: str, asked: dict[str, Any]) -> int:
         now = [(seen.run_id, seen.state, seen.observed.attempt) for seen in seens]
         if now != last:
             if sys.stdout.isatty():
-                print("\033[H\033[J", end="")
+                click.echo("\033[H\033[J", nl=False)
             _print_list(seens, fmt)
             sys.stdout.flush()
             last = now
@@ -92,13 +93,13 @@ Examples:
   arena get mnist -o json       the same as data
 """
 )
-@click.argument("name", shell_complete=lambda *a: common.complete_names(*a))
+@click.argument("name", shell_complete=common.complete_names)
 @click.option("-T", "--type", "kind", metavar="TYPE", hidden=True)
 @click.option("-e", "--events", is_flag=True, hidden=True)
 @click.option("-g", "--gpu", is_flag=True, hidden=True)
 @common.output_option("text", "wide", "json", "yaml", "name")
 @click.pass_context
-def get(ctx: click.Context, name: str, fmt: str, **_: Any) -> int:
+def get(ctx: click.Context, /, name: str, fmt: str, **_: Any) -> int:
     """Show one job: its state, why it is in it, and its replicas."""
     from arena.cli import output
 
@@ -109,12 +110,12 @@ def get(ctx: click.Context, name: str, fmt: str, **_: Any) -> int:
     elif fmt in ("json", "yaml"):
         output.emit(output.job_json(seen), fmt)
     else:
-        print(output.get_text(seen, wide=fmt == "wide"))
+        output.write(output.get_text(seen, datetime.now(UTC), wide=fmt == "wide", color=output.use_color(sys.stdout)))
     return 0
 
 
 @click.command()
-@click.argument("name", shell_complete=lambda *a: common.complete_names(*a))
+@click.argument("name", shell_complete=common.complete_names)
 @common.output_option("text", "json", "yaml")
 @click.pass_context
 def why(ctx: click.Context, name: str, fmt: str) -> int:
@@ -127,7 +128,7 @@ def why(ctx: click.Context, name: str, fmt: str) -> int:
     if seen.deleted:
         common.say(f"{job.name} was deleted: this is from its record")
     if fmt == "text":
-        print(showing.why(job))
+        click.echo(showing.why(job))
     else:
         output.emit(output.why_json(seen, showing.explained(job)), fmt)
     return 0
@@ -156,7 +157,7 @@ def history(ctx: click.Context, name: str, limit: int | None, fmt: str) -> int:
     if fmt == "name":
         output.emit([seen.run_id for seen in seens], "name")
     elif fmt == "table":
-        print(output.history_table(seens))
+        output.write(output.history_table(seens, color=output.use_color(sys.stdout)))
     else:
         output.emit([output.job_json(seen) for seen in seens], fmt)
     return common.print_warnings(client, as_json=fmt == "json", strict=False)

@@ -37,7 +37,7 @@ COMMANDS = {
 }
 
 ALIASES = {"attach": "exec", "ls": "list", "del": "delete"}
-JOB_CODES = ("run", "wait", "rerun")
+JOB_CODES = ("run", "wait")
 OWN_FAILURE = 125
 INTERRUPTED = 130
 EXIT_MESSAGE = "arena.exit_code"
@@ -112,17 +112,27 @@ Examples:
 @click.option("--pprof", is_flag=True, hidden=True)
 @click.option("--trace", is_flag=True, hidden=True)
 @click.pass_context
-def arena(ctx: click.Context, **options: Any) -> None:
+def arena(ctx: click.Context, /, **options: Any) -> None:
     """Train and serve models without learning Kubernetes: on this machine, or on any cluster."""
     ctx.obj = {key: value for key, value in options.items() if value}
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """The program `arena`: ends the process with the command's exit code."""
+    standard_files()
     words = list(sys.argv[1:] if argv is None else argv)
     code = run(words)
     flush_quietly()
     raise SystemExit(code)
+
+
+def standard_files() -> None:
+    """Where stdin, stdout or stderr is closed, something stands in its place: no file of ours may get its number."""
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
 
 
 def run(words: list[str]) -> int:
@@ -176,12 +186,7 @@ def exit_code(code: int, words: list[str]) -> int:
     if os.environ.get("ARENA_COMPAT") == "go":
         return 1 if code else 0
     waits = command in JOB_CODES or (command == "submit" and "--wait" in before_program(words))
-    return OWN_FAILURE if waits and code not in (0, 124) and not dry(words) else code
-
-
-def dry(words: list[str]) -> bool:
-    """Whether nothing is to be waited for although the command waits: `rerun` answers like a submit."""
-    return command_word(words) == "rerun"
+    return OWN_FAILURE if waits and code not in (0, 124) else code
 
 
 def before_program(words: list[str]) -> list[str]:

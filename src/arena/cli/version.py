@@ -12,11 +12,11 @@ from arena._version import __version__
 
 @click.command()
 @click.option("--short", is_flag=True, help="Only the version.")
-@click.option("--client", is_flag=True, hidden=True)
-def version(short: bool, client: bool) -> None:
+@click.option("--client", is_flag=True, hidden=True, expose_value=False)
+def version(short: bool) -> None:
     """Print the version, the Python it runs with and where it is."""
-    print(f"arena: v{__version__}")
+    click.echo(f"arena: v{__version__}")
     if not short:
-        print(f"  Python: {platform.python_version()} ({sys.executable})")
-        print(f"  Platform: {sys.platform}/{platform.machine()}")
-        print(f"  Path: {sys.argv[0]}")
+        click.echo(f"  Python: {platform.python_version()} ({sys.executable})")
+        click.echo(f"  Platform: {sys.platform}/{platform.machine()}")
+        click.echo(f"  Path: {sys.argv[0]}")

@@ -20,7 +20,7 @@ Examples:
   arena wait mnist --record out/ -o json   its record as files, its end as JSON
 """
 )
-@click.argument("name", shell_complete=lambda *a: common.complete_names(*a))
+@click.argument("name", shell_complete=common.complete_names)
 @click.option("--timeout", metavar="DURATION", help="Give up after 90s, 5m, 2h; the job goes on (exit 124).")
 @click.option("--start-timeout", metavar="DURATION", help="Fail (exit 125) when it is not running after that time.")
 @click.option("--record", metavar="DIR", help="Write the run's record to a folder.")
@@ -57,9 +57,18 @@ def ended(seen: Seen) -> int:
     """Say how the job ended; its exit code."""
     from arena.cli import output
 
-    common.say(output.end_line(seen))
+    common.say(output.cell(end_line(seen)))
     code = seen.exit_code
     return code if code is not None else 1
+
+
+def end_line(seen: Seen) -> str:
+    """`mnist: FAILED, worker-1 failed first, with code 3 …`, or `mnist: SUCCEEDED after 12 s`."""
+    from arena.cli.output import short_duration
+
+    if seen.state.name == "SUCCEEDED":
+        return f"{seen.name}: SUCCEEDED after {short_duration(seen.duration)}"
+    return f"{seen.name}: {seen.state.name}, {seen.why or seen.status.message or seen.reason}"
 
 
 def write_record(job: Handle, seen: Seen, folder: str) -> None:
@@ -74,7 +83,7 @@ def write_record(job: Handle, seen: Seen, folder: str) -> None:
     (place / "logs").mkdir(parents=True, exist_ok=True)
     if seen.job is not None:
         (place / "run.yaml").write_text(runfile.dump(job.job(), masked=True))
-    (place / "result.json").write_text(output.to_json(output.job_json(seen)))
+    (place / "result.json").write_text(output.render(output.job_json(seen), "json"))
     for replica in seen.observed.replicas:
         query: Any = LogQuery(replicas=frozenset({replica.name}), pieces=True)
         with open(place / "logs" / f"{replica.name}.log", "wb") as file:

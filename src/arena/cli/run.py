@@ -1,0 +1,352 @@
+"""`arena run` and `arena submit`: from words to a job, and the job to its end."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from arena import declared, jobs
+from arena.cli import common
+from arena.cli.options import JobCommand, JobOption, program_note, values
+from arena.job import Job
+
+if TYPE_CHECKING:
+    from arena.backends.base import Plan
+    from arena.client import Client, Handle
+    from arena.runfile import RunFile
+    from arena.status import Seen
+
+AGAIN = 0.8  # seconds in which a second Ctrl-C deletes the job
+
+RUN_EPILOG = """\b
+Examples:
+  arena run train.py --lr 0.1                  one process, followed to its end; its exit code is passed on
+  arena run -w 2 --name mnist train.py         two workers that find each other by MASTER_ADDR, RANK, WORLD_SIZE
+  arena run 'python prep.py | gzip > out.gz'   one quoted string is a shell line
+"""
+
+SUBMIT_EPILOG = """\b
+Examples:
+  arena submit pytorch -b local -w 2 train.py
+  arena submit -f job.yaml --name again
+  arena submit job --wait -- sh -c 'exit 3'
+"""
+
+
+def making() -> list[click.Option]:
+    """The options that `run`, `submit` and `rerun` share beside those of the job."""
+    return [
+        JobOption(["-f", "--file"], metavar="FILE", common=True, help="A run file; flags win over it."),
+        JobOption(["--replace"], is_flag=True, common=True, help="Replace my finished job of that name."),
+        JobOption(["--force"], is_flag=True, help="With --replace: also a running one."),
+        JobOption(["--strict"], is_flag=True, help="What has no effect here is an error."),
+        JobOption(
+            ["--dry-run"], metavar="client|server", bare="client", common=True, help="Print what would be made; do nothing."
+        ),
+        JobOption(["--timeout"], metavar="DURATION", help="Stop waiting after 90s, 5m, 2h (exit 124); the job goes on."),
+        JobOption(["--start-timeout"], metavar="DURATION", help="Fail (exit 125) when it does not start in time."),
+        JobOption(["--rm"], is_flag=True, help="Delete the job when this command is interrupted, and at its end."),
+        JobOption(["-o", "--output", "fmt"], type=click.Choice(["text", "json", "yaml", "name"]), default="text",
+                  help="Format of what is printed."),
+    ]  # fmt: skip
+
+
+RUN_OPTIONS = [
+    JobOption(["-d", "--detach"], is_flag=True, common=True, help="Submit, print the name, do not follow."),
+    JobOption(["--result"], metavar="FILE", help="Write the closing summary as JSON."),
+    JobOption(["--all", "show_all"], is_flag=True, help="Show all replicas, however many."),
+    JobOption(["--raw"], is_flag=True, help="No prefix before the lines."),
+    JobOption(["--prefix"], is_flag=True, help="The prefix also for one replica."),
+]
+
+
+@click.pass_context
+def _run(ctx: click.Context, /, **given: Any) -> int:
+    """Run a script or command, here or on a cluster, and follow it to its end; the exit code is its own.
+
+    x.py and -m pkg run with the active environment's Python; everything after the program is the program's.
+    """
+    if note := program_note(ctx):
+        common.say(f"Note: {note}")
+    file = _file(given)
+    job = _job(file.type if file else "job", file, given)
+    if given["result"] == "-":
+        raise click.UsageError("--result: stdout is the job's; name a file", ctx)
+    return _make(ctx, job, given, creates="run", attached=not given["detach"])
+
+
+run = JobCommand("run", kind="job", callback=_run, params=[*making(), *RUN_OPTIONS], epilog=RUN_EPILOG)
+common.placed(run)
+
+
+class Submit(click.Group):
+    """`submit TYPE` for every job type there is, and `submit -f FILE`, whose type stands in the file."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return jobs.names()
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        kind = jobs.load(name)
+        text = (kind.__doc__ or "").partition("\n")[0]
+        command = JobCommand(
+            name,
+            kind=kind,
+            interspersed=True,
+            callback=_submit,
+            params=[
+                *making(),
+                JobOption(["--wait"], is_flag=True, common=True, help="Wait for its end; its exit code."),
+            ],
+            help=text,
+            epilog=SUBMIT_EPILOG,
+        )
+        return common.placed(command)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        return args[0], self.get_command(ctx, args[0]), args[1:]
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if args and args[0].startswith("-") and args[0] not in ("-h", "--help"):
+            args = [_type_of(args), *args]
+        return super().parse_args(ctx, args)
+
+
+def _type_of(args: list[str]) -> str:
+    """The type of a `submit` whose first word is a flag: in its run file, or the first word that names one."""
+    from arena import runfile
+
+    for word, following in zip(args, [*args[1:], ""], strict=True):
+        if word in ("-f", "--file") and following:
+            return runfile.read(runfile.read_text(following), following).type
+        if word.startswith("--file="):
+            return runfile.read(runfile.read_text(word[7:]), word[7:]).type
+    raise click.UsageError("which type? arena submit TYPE, or -f FILE; types: " + ", ".join(jobs.names()))
+
+
+submit = Submit("submit", help="Submit a job of a type, or of a run file (-f).", epilog=SUBMIT_EPILOG)
+
+
+@click.pass_context
+def _submit(ctx: click.Context, /, **given: Any) -> int:
+    file = _file(given)
+    kind = ctx.command.kind if isinstance(ctx.command, JobCommand) else "job"
+    return _make(ctx, _job(kind, file, given), given, creates="type", attached=given["wait"])
+
+
+def submit_file_again(ctx: click.Context, path: Path, words: list[str]) -> int:
+    """`rerun` of a run file or a record folder's: masked variables come from the environment."""
+    from arena import runfile
+
+    file = runfile.read(runfile.read_text(path), str(path))
+    below = _with_secrets(file.values, {})
+    return submit_again(ctx, file._replace(masked=()).job({"env": below["env"]} if "env" in below else {}), "", words)
+
+
+def submit_again(ctx: click.Context, job: Job, parent: str, words: list[str]) -> int:
+    """`rerun`: the job under the flags and words given, with the parent's code unless `--code here`."""
+    command = JobCommand(
+        "rerun",
+        kind=type(job),
+        interspersed=True,
+        callback=_again,
+        params=[*making(), JobOption(["--code"], type=click.Choice(["recorded", "here"]), default="recorded",
+                                     common=True, help="The recorded code, or what is here now.")],
+        help="Run a job again with its recorded code; words after -- replace the program's.",
+    )  # fmt: skip
+    common.placed(command)
+    with command.make_context(ctx.command_path, words, parent=ctx) as inner:
+        inner.meta["arena.again"] = (job, parent)
+        code: int = command.invoke(inner)
+        return code
+
+
+@click.pass_context
+def _again(ctx: click.Context, /, code: str, **given: Any) -> int:
+    job, parent = ctx.meta["arena.again"]
+    above = values(type(job), given)
+    below = {**declared.to_plain(job)}
+    merged = declared.merged(type(job), _with_secrets(below, above), above)
+    again = declared.build(type(job), merged)
+    client = common.client(ctx)
+    context = {"parent": parent, "again": parent if code == "recorded" and client.has_code(parent) else ""}
+    return _make(ctx, again, given, creates="type", attached=False, context=context, client=client)
+
+
+def _with_secrets(below: dict[str, object], above: Mapping[str, object]) -> dict[str, object]:
+    """The recorded values with masked variables taken from the environment; SpecError names those that are not there."""
+    from arena.errors import SpecError
+    from arena.secrets import MASK
+
+    env = below.get("env")
+    given = above.get("env")
+    if not isinstance(env, dict):
+        return below
+    taken = given if isinstance(given, dict) else {}
+    masked = [name for name, value in env.items() if value == MASK and name not in taken]
+    if missing := [name for name in masked if name not in os.environ]:
+        raise SpecError(
+            f"the values of {', '.join(missing)} are not stored",
+            why="they look secret",
+            hint=f"{missing[0]}=… arena rerun …, or --env {missing[0]}=…",
+        )
+    return {**below, "env": {**env, **{name: os.environ[name] for name in masked}}}
+
+
+def _file(given: Mapping[str, Any]) -> RunFile | None:
+    if not given["file"]:
+        return None
+    from arena import runfile
+
+    return runfile.read(runfile.read_text(given["file"]), given["file"])
+
+
+def _job(kind: type[Job] | str, file: RunFile | None, given: Mapping[str, Any]) -> Job:
+    above = values(kind, given)
+    command = above.get("command")
+    if isinstance(command, list) and len(command) == 1 and " " in command[0] and os.path.isfile(command[0]):
+        above["command"] = ["sh", "-c", 'exec "$0"', os.path.abspath(command[0])]
+    return file.job(above) if file else declared.build(kind, above)
+
+
+def _make(
+    ctx: click.Context,
+    job: Job,
+    given: Mapping[str, Any],
+    *,
+    creates: Any,
+    attached: bool,
+    context: Mapping[str, Any] | None = None,
+    client: Client | None = None,
+) -> int:
+    """Plan, say what was chosen, and do it."""
+    from arena.cli.signals import Interrupt, Signals
+
+    client = client or common.client(ctx)
+    plan = client.plan(job, creates=creates, typed=("arena", *sys.argv[1:]), **(context or {}))
+    if given["dry_run"]:
+        return _dry_run(plan, given)
+    _say_plan(client, plan, given)
+    with Signals() as signals:
+        try:
+            with signals.hold():
+                handle = client.submit(plan, replace=given["replace"], force=given["force"])
+        except Interrupt as stop:
+            return _interrupted(client.get(plan.name), stop, given) if _exists(client, plan) else stop.exit_code
+        _submitted(handle, given, attached=attached, followed=creates == "run")
+        if not attached:
+            return 0
+        try:
+            return _attached(handle, given, followed=creates == "run")
+        except Interrupt as stop:
+            return _interrupted(handle, stop, given)
+
+
+def _exists(client: Client, plan: Plan) -> bool:
+    from arena.errors import NotFoundError
+
+    try:
+        return client.get(plan.name).run_id == plan.run_id
+    except NotFoundError:
+        return False
+
+
+def _dry_run(plan: Plan, given: Mapping[str, Any]) -> int:
+    from arena.cli import output
+
+    fmt = given["fmt"] if given["fmt"] in ("json", "yaml") else "yaml"
+    output.emit(plan.steps[0] if len(plan.steps) == 1 else list(plan.steps), fmt)
+    for note in plan.notes:
+        common.say(f"Note: {note}")
+    return 0
+
+
+def _say_plan(client: Client, plan: Plan, given: Mapping[str, Any]) -> None:
+    from arena.cli import output
+    from arena.errors import SpecError
+
+    if plan.notes and given["strict"]:
+        raise SpecError("; ".join(plan.notes), why="--strict makes notes errors")
+    common.say(output.plan_line(plan))
+    for note in (*client.notices(plan.backend), *plan.notes):
+        common.say(f"Note: {note}")
+
+
+def _submitted(job: Handle, given: Mapping[str, Any], *, attached: bool, followed: bool) -> None:
+    from arena.cli import output
+
+    fmt = given["fmt"]
+    if followed:
+        common.say(f"job {job.name} (run {job.run_id})")
+    else:
+        common.say(f"The Job {job.name} has been submitted successfully")
+        common.say(f"You can run `arena get {job.name}` to check the job status")
+    if fmt in ("json", "yaml") and not attached:
+        output.emit(output.job_json(job.get()), fmt)
+    elif fmt == "name" or (followed and not attached):
+        output.emit([job.name], "name")
+    sys.stdout.flush()
+
+
+def _attached(job: Handle, given: Mapping[str, Any], *, followed: bool) -> int:
+    """Follow (or only wait for) a job to its end; its exit code."""
+    from arena.cli import output, wait
+
+    seen = _to_its_end(job, given, followed=followed)
+    if given.get("result"):
+        _write_result(seen, given["result"])
+    if not followed and given["fmt"] in ("json", "yaml"):
+        output.emit(output.job_json(seen), given["fmt"])
+    code = wait.ended(seen)
+    if given["rm"]:
+        job.delete()
+    return code
+
+
+def _to_its_end(job: Handle, given: Mapping[str, Any], *, followed: bool) -> Seen:
+    from arena.cli import follow, wait
+
+    timeout = common.seconds("--timeout", given["timeout"])
+    start = common.seconds("--start-timeout", given["start_timeout"])
+    if not followed:
+        return wait.waited(job, timeout, start)
+    prefix = True if given["prefix"] else False if given["raw"] else None
+    return follow.follow(job, show_all=given["show_all"], prefix=prefix, timeout=timeout, start_timeout=start)
+
+
+def _write_result(seen: Seen, path: str) -> None:
+    from arena.cli import output
+
+    with open(path, "w", encoding="utf-8") as file:
+        output.emit(output.job_json(seen), "json", file)
+
+
+def _interrupted(job: Handle, stop: Any, given: Mapping[str, Any]) -> int:
+    """The first signal detaches; `--rm`, or a second one at once, deletes the job."""
+    from arena.cli.signals import Interrupt
+
+    if given["rm"]:
+        job.delete(force=True)
+        common.say(f"job {job.name} was deleted")
+        return int(stop.exit_code)
+    common.say(f"\n{job.name} goes on: arena logs {job.name} -f   to follow it")
+    common.say(f"{' ' * len(job.name)}          arena delete {job.name}    to end it (or Ctrl-C again, now)")
+    try:
+        time.sleep(AGAIN if _by_hand(stop) else 0)
+    except Interrupt:
+        job.delete(force=True)
+        common.say(f"job {job.name} was deleted")
+    return int(stop.exit_code)
+
+
+def _by_hand(stop: Any) -> bool:
+    import signal
+
+    return bool(stop.number == signal.SIGINT and sys.stderr.isatty())
