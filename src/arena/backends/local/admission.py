@@ -62,11 +62,13 @@ class Queue:
         self.held = -1
 
     def enter(self) -> None:
-        """Take a ticket behind all others."""
+        """Take a ticket behind all others, or the one that an earlier supervisor of this run left."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with state.mutex(self.folder / "lock"):
-            last = max((ticket.number for ticket in self._tickets()), default=0)
-            self.ticket = Ticket(last + 1, self.count, self.run_id, "waiting")
+            tickets = self._tickets()
+            mine = [ticket.number for ticket in tickets if ticket.run_id == self.run_id]
+            number = min(mine) if mine else max((ticket.number for ticket in tickets), default=0) + 1
+            self.ticket = Ticket(number, self.count, self.run_id, "waiting")
             self.held = self._hold(self.ticket)
 
     def rejoin(self) -> bool:
@@ -110,6 +112,7 @@ class Queue:
         """Give the place up."""
         if self.ticket is not None:
             (self.folder / self.ticket.filename).unlink(missing_ok=True)
+            self.ticket = None
         if self.held >= 0:
             os.close(self.held)
             self.held = -1

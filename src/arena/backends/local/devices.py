@@ -81,6 +81,11 @@ class Leases:
                     found.append(port)
         raise BackendError(f"this machine has no {count} free ports from {PORTS.start} to {PORTS.stop}")
 
+    @property
+    def held_gpus(self) -> bool:
+        """Whether it holds any GPU."""
+        return any(name.startswith("gpu-") for name in self.held)
+
     def drop(self, name: str) -> None:
         os.close(self.held.pop(name))
 

@@ -14,7 +14,9 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
+from typing import NoReturn
 
 import msgspec
 from msgspec.structs import replace
@@ -28,6 +30,7 @@ from arena.job import Ends, Job
 from arena.status import Replica
 
 GPU_CHECK = 0.5
+ROOM = 600.0  # seconds in which a full disk may get room for the last word
 
 
 class Interrupted(Exception):
@@ -51,6 +54,7 @@ class Supervisor:
         size = sum(role.count for role in self.roles)
         self.queue = admission.Queue(_queue_folder(run), run.run_id, size, self.made.max_replicas)
         self.crew: Crew | None = None
+        self.written = True
 
     def live(self) -> None:
         """Carry the job to its end."""
@@ -75,7 +79,7 @@ class Supervisor:
         gpus = self._wait_for_gpus()
         self._wait_for_turn()
         self._update(gpus=tuple(gpus))
-        return self._start(1)
+        return self._start()
 
     def _wait_for_node(self) -> None:
         labels = node_labels()
@@ -118,28 +122,35 @@ class Supervisor:
 
     # --- while it runs ---------------------------------------------------------------------------------------
 
-    def _start(self, attempt: int, earlier: tuple[Replica, ...] = ()) -> Crew:
+    def _start(self) -> Crew:
         """Start all replicas of an attempt: new ports, a new folder."""
+        attempt = self.facts.attempt
         ports = self.leases.take_ports(layout.port_count(self.job, self.roles))
         self.run.attempt(attempt).mkdir(mode=0o700, exist_ok=True)
-        first = {"started": state.now(), "started_monotonic": time.monotonic()} if attempt == 1 else {}
+        fresh = self.facts.started is None
+        first = {"started": state.now(), "started_monotonic": time.monotonic()} if fresh else {}
         self._update(
             word="Running" if attempt == 1 else "Restarting",
             reason="",
             message="",
-            ending="",
             waits_for=(),
-            attempt=attempt,
-            earlier=earlier,
             ports=tuple(ports),
             since=state.now(),
             **first,
         )
         crew = self._crew(attempt)
         crew.start()
-        if attempt == 1:
+        if fresh:
             self._pack_code()
         return crew
+
+    def _again(self, crew: Crew) -> Crew:
+        """The next attempt, with the GPUs we hold or, where only ended keepers held them, with others."""
+        earlier = (*self.facts.earlier, *crew.replicas)
+        self._update(attempt=self.facts.attempt + 1, earlier=earlier, ending="")
+        if self.facts.gpus and not self.leases.held_gpus:
+            self._update(gpus=tuple(self._wait_for_gpus()))
+        return self._start()
 
     def _rejoin(self) -> Crew:
         self.queue.rejoin()
@@ -190,7 +201,7 @@ class Supervisor:
             self.job.restart_policy, self.job.retry, self.facts.attempt, word, self._code(crew.replicas)
         )
         if retries and not self.run.stop():
-            return self._start(self.facts.attempt + 1, (*self.facts.earlier, *crew.replicas))
+            return self._again(crew)
         self._finish(word, crew.replicas)
         return None
 
@@ -224,18 +235,38 @@ class Supervisor:
     # --- its end ---------------------------------------------------------------------------------------------
 
     def _finish(self, word: str, replicas: list[Replica], message: str = "") -> None:
-        ended = replace(
-            self.facts,
+        finished, monotonic = self._when(word, replicas)
+        self.queue.leave()
+        self.leases.drop_all()
+        self._update(
             word=word,
             reason=ENDS.get(word, ""),
             message=message or self._last_words(word),
             waits_for=(),
-            since=state.now(),
-            finished=state.now(),
-            finished_monotonic=time.monotonic(),
+            since=finished,
+            finished=finished,
+            finished_monotonic=monotonic,
             replicas=tuple(replicas),
         )
-        self._save(explained(self.run, self.made, ended))
+        deadline = time.monotonic() + ROOM
+        while not self.written and time.monotonic() < deadline:
+            time.sleep(0.5)
+            self._update()
+        with contextlib.suppress(OSError):
+            (self.run.path / "reserve").unlink()
+
+    def _when(self, word: str, replicas: list[Replica]) -> tuple[datetime, float | None]:
+        """When the job ended: now, or when its last replica did while nobody supervised. Of the lost, how long they ran
+        is known by their last sign of life."""
+        now, monotonic = state.now(), time.monotonic()
+        if word == "Lost" and self.facts.started and self.facts.started_monotonic is not None:
+            sign = _last_sign(self.run.attempt(self.facts.attempt))
+            return now, self.facts.started_monotonic + max(0.0, sign - self.facts.started.timestamp())
+        ended = [replica.ended for replica in replicas if replica.ended]
+        late = (now - max(ended)).total_seconds() if ended else 0.0
+        if word in ("Succeeded", "Failed") and late > 1.0:
+            return max(ended), monotonic - late
+        return now, monotonic
 
     def _last_words(self, word: str) -> str:
         if word == "Deadline":
@@ -251,21 +282,25 @@ class Supervisor:
             return
         pid = os.fork()
         if pid == 0:
-            _be_packer(self.run, self.made, self.inherited)
+            _be_packer(self.run, self.made)
 
     def _update(self, **changes: object) -> None:
-        self._save(replace(self.facts, **changes))
-
-    def _save(self, facts: state.Facts) -> None:
-        self.facts = facts
-        self.run.write("state.json", facts)
+        """Know more, and write it down; on a full disk the next change, or the end, writes it."""
+        self.facts = replace(self.facts, **changes)
+        try:
+            self.run.write("state.json", self.facts)
+            self.written = True
+        except OSError as error:
+            self.written = False
+            with contextlib.suppress(OSError):
+                os.write(2, f"state.json: {error}\n".encode())
 
     def fail(self, error: BaseException) -> None:
         """The last resort: the job is FAILED because its supervisor cannot go on."""
         what = error.what if isinstance(error, ArenaError) else f"{type(error).__name__}: {error}"
-        with contextlib.suppress(OSError):
-            self._finish("Failed", [], what)
-            self._update(reason="SupervisorFailed")
+        process.end_marked(self.run.run_id, (), self.made.grace)
+        self._finish("Failed", [], what)
+        self._update(reason="SupervisorFailed")
 
 
 ENDS = {"Stopped": "Stopped", "Deadline": "DeadlineExceeded", "Lost": "Lost", "Succeeded": "Completed"}
@@ -301,6 +336,13 @@ def node_labels() -> dict[str, str]:
     }
 
 
+def _last_sign(folder: Path) -> float:
+    """When something was last written there, in seconds."""
+    with contextlib.suppress(OSError), os.scandir(folder) as found:
+        return max((e.stat().st_mtime for e in found if not e.name.endswith(".exit.json")), default=0.0)
+    return 0.0
+
+
 def _few(names: tuple[str, ...]) -> str:
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return ", ".join(names[:3]) + more
@@ -316,16 +358,17 @@ def _open_control(path: Path) -> int:
     return os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
-def _be_packer(run: state.Run, made: state.Made, inherited: list[int]) -> None:
-    from arena import code
-
+def _be_packer(run: state.Run, made: state.Made) -> NoReturn:
+    """Pack and exit. Nothing of the supervisor stays open here: leases and places in the queue end with their job."""
+    signal.set_wakeup_fd(-1)
+    os.closerange(3, os.sysconf("SC_OPEN_MAX"))
     try:
-        for file in inherited:
-            os.close(file)
+        from arena import code
+
         os.nice(10)
         store = run.path.parent.parent / "blobs"
         state.write(run.path / "code.json", code.capture(Path(made.code), store, made.code_limit).to_json())
-    except BaseException:
+    except BaseException:  # noqa: BLE001  (a forked process must not return into its parent's code)
         traceback.print_exc(file=sys.stderr)
     finally:
         os._exit(0)
