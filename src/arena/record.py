@@ -16,6 +16,7 @@ from pathlib import Path
 from msgspec import Struct
 
 LAYOUT = 1
+DamagedError = sqlite3.DatabaseError
 TABLE = f"""
 CREATE TABLE IF NOT EXISTS runs_{LAYOUT} (
     run_id TEXT PRIMARY KEY, changed INTEGER, created REAL, name TEXT, gone INTEGER, final INTEGER,
@@ -57,13 +58,25 @@ class Index:
         return dict(self.db.execute(f"SELECT run_id, changed FROM runs_{LAYOUT} WHERE final"))
 
     def put(self, row: Row) -> None:
-        """Remember a run as it is now. What cannot be written is read again next time."""
+        """Remember a run as it is now; what cannot be written is remembered until the end of this command."""
         values = (
             row.run_id, row.changed, row.created, row.name, bool(row.deleted), row.final, row.made, row.facts,
             row.deleted,
         )  # fmt: skip
-        with contextlib.suppress(sqlite3.Error):
-            self.db.execute(f"INSERT OR REPLACE INTO runs_{LAYOUT} VALUES (?,?,?,?,?,?,?,?,?)", values)
+        insert = f"INSERT OR REPLACE INTO runs_{LAYOUT} VALUES (?,?,?,?,?,?,?,?,?)"
+        try:
+            self.db.execute(insert, values)
+        except sqlite3.OperationalError:
+            self._leave_the_disk()
+            self.db.execute(insert, values)
+
+    def _leave_the_disk(self) -> None:
+        """Go on with a copy in memory where the file cannot be written."""
+        copy = sqlite3.connect(":memory:")
+        self.db.rollback()
+        self.db.backup(copy)
+        self.db.close()
+        self.db = copy
 
     def forget(self, run_ids: set[str]) -> None:
         """Remove runs whose folders are gone."""

@@ -63,7 +63,8 @@ class Queue:
 
     def enter(self) -> None:
         """Take a ticket behind all others, or the one that an earlier supervisor of this run left."""
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for folder in (self.folder.parent.parent, self.folder.parent, self.folder):
+            folder.mkdir(mode=0o700, exist_ok=True)
         with state.mutex(self.folder / "lock"):
             tickets = self._tickets()
             mine = [ticket.number for ticket in tickets if ticket.run_id == self.run_id]

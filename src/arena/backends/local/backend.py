@@ -31,12 +31,13 @@ from arena.errors import (
     UnsupportedError,
 )
 from arena.job import Job, check, metas, option_name, shorten, valid_name
-from arena.record import Index, Row, changed
+from arena.record import DamagedError, Index, Row, changed
 from arena.settings import Settings
 from arena.status import Replica, Seen, Status
 
 LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"
 WATCH = 0.03  # seconds between looks at the files of a run
+SETTLED = 2 * 10**9  # ns; a folder that changed later than this may change again within its clock's tick
 PATIENCE = 2.0  # seconds to wait for a new supervisor's first look
 ENDING = 30.0  # seconds beyond the grace until a delete gives up
 
@@ -63,6 +64,7 @@ class LocalBackend:
         path, self.notice = state.choose(explicit, self.env)
         if self.notice:
             state.private(path)
+            self.notice = "" if path.is_dir() else self.notice  # said when it was made
         self.state = state.StateDir(path)
 
     @property
@@ -120,24 +122,29 @@ class LocalBackend:
 
     def submit(self, plan: Plan, *, replace: bool = False, force: bool = False) -> Ref:
         """Make the run and start its supervisor. Exactly one of two submits of a name wins."""
-        self.state.ready().sweep()
-        self._make_room(plan.name, replace, force)
-        run, lock = self.state.begin(plan.run_id)
-        try:
-            self._fill(run, plan)
-            self._claim(plan)
-            final = self.state.run(plan.run_id)
-            os.rename(run.path, final.path)
-        except BaseException as error:
-            self.state.release(plan.name, plan.run_id)
-            shutil.rmtree(run.path, ignore_errors=True)
-            os.close(lock)
-            if isinstance(error, OSError):
-                raise BackendError(f"the run cannot be written to {self.state.path}: {error.strerror}") from error
-            raise
-        secret = secrets.split(plan.job.env)[1]
-        launch.start(final, lock, {**self.env, **secret})
+        with state.writing(self.state.path):
+            self.state.ready().sweep()
+            self._make_room(plan.name, replace, force)
+            run, lock = self.state.begin(plan.run_id)
+            try:
+                self._fill(run, plan)
+                self._claim(plan)
+                final = run.publish(self.state.run(plan.run_id))
+                launch.start(final, lock, {**self.env, **secrets.split(plan.job.env)[1]})
+            except BaseException as error:
+                if isinstance(error, Exception) or run.path.is_dir():
+                    self._undo(plan)
+                raise
+            finally:
+                os.close(lock)
         return Ref(name=plan.name, run_id=plan.run_id)
+
+    def _undo(self, plan: Plan) -> None:
+        """Leave nothing of a submit that failed before its job was there."""
+        with contextlib.suppress(OSError):
+            self.state.release(plan.name, plan.run_id)
+        for folder in (self.state.path / "new" / plan.run_id, self.state.run(plan.run_id).path):
+            shutil.rmtree(folder, ignore_errors=True)
 
     def _make_room(self, name: str, replace: bool, force: bool) -> None:
         holder = self.state.holder(name)
@@ -294,9 +301,18 @@ class LocalBackend:
                 yield seen
 
     def _rows(self, name: str = "", *, gone: bool = True, warnings: Warnings | None = None) -> Rows:
-        """The index brought up to date, and what it then says."""
+        """The index brought up to date, and what it then says; made anew where it is damaged."""
+        path = self.state.path / "index.db"
+        try:
+            return self._indexed(path, name, gone, warnings)
+        except DamagedError:
+            with contextlib.suppress(OSError):
+                path.unlink()
+            return self._indexed(path, name, gone, warnings)
+
+    def _indexed(self, path: Path, name: str, gone: bool, warnings: Warnings | None) -> Rows:
         found = _stat_all(self.state)
-        with Index(self.state.path / "index.db") as index:
+        with Index(path) as index:
             known = index.known()
             for run_id in changed(found, known):
                 try:
@@ -315,7 +331,7 @@ class LocalBackend:
         made, facts, gone = run.made(), run.facts(), run.gone()
         return Row(
             run_id=run_id,
-            changed=when,
+            changed=when if time.time_ns() - when > SETTLED else 0,
             created=made.created.timestamp(),
             name=made.name,
             final=facts.finished is not None,
@@ -366,18 +382,31 @@ class LocalBackend:
         facts = run.facts()
         if facts.finished or run.made().host != state.hostname():
             return
-        lock = run.try_lock()
-        if lock is None:
+        if not self._start_supervisor(run):
             return
-        if run.facts().finished:
-            os.close(lock)
-            return
-        launch.start(run, lock, self.env)
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline and run.facts().supervisors == facts.supervisors:
             time.sleep(0.01)
         while time.monotonic() < deadline and self._unsettled(run):
             time.sleep(0.02)
+
+    def _start_supervisor(self, run: state.Run) -> bool:
+        """Start a supervisor where there is none; what only looks and may not write leaves it."""
+        try:
+            lock = run.try_lock()
+        except OSError:
+            return False
+        if lock is None:
+            return False
+        try:
+            if not run.facts().finished:
+                launch.start(run, lock, self.env)
+                return True
+        except (OSError, BackendError):
+            pass
+        finally:
+            os.close(lock)
+        return False
 
     def _unsettled(self, run: state.Run) -> bool:
         """Whether nothing of a running job lives any more, so that its end is about to be written."""
@@ -392,7 +421,8 @@ class LocalBackend:
         """Whether a job's time in the list is over; then it is taken from it."""
         expired = self._expired(seen)
         if expired:
-            self._mark_gone(self.state.run(seen.run_id), "its time in the list is over")
+            with contextlib.suppress(OSError):  # a folder that may only be read
+                self._mark_gone(self.state.run(seen.run_id), "its time in the list is over")
         return expired
 
     def _expired(self, seen: Seen) -> bool:
@@ -429,6 +459,10 @@ class LocalBackend:
         run = self.state.run(ref.run_id)
         return read_logs(run, query, lambda: self.get(ref))
 
+    def has_code(self, ref: Ref) -> bool:
+        """Whether the run had a project folder whose code was recorded."""
+        return bool(self.state.run(ref.run_id).made().code)
+
     def exec(self, ref: Ref, replica: str, words: Sequence[str]) -> int:
         """Run a command with a replica's folder and environment, on this terminal; its exit code."""
         seen = self.get(ref)
@@ -454,7 +488,8 @@ class LocalBackend:
             return self._see(run)
         self._must_be_here(run)
         if run.stop() is None:
-            run.write("stop.json", state.Stop(by=self.user, at=state.now()))
+            with state.writing(run.path):
+                run.write("stop.json", state.Stop(by=self.user, at=state.now()))
         deadline = time.monotonic() + run.made().grace + ENDING
         while not run.facts().finished:
             run.wake()
@@ -474,7 +509,8 @@ class LocalBackend:
             )
         if not seen.state.final:
             seen = self.stop(ref)
-        self._mark_gone(run, self.user)
+        with state.writing(run.path):
+            self._mark_gone(run, self.user)
         return seen
 
     def _mark_gone(self, run: state.Run, by: str) -> None:
@@ -630,5 +666,6 @@ def _stamp(run: state.Run) -> tuple[int, ...]:
     found = []
     for path in (run.path, run.path / "state.json", *sorted(run.path.glob("attempt-*"))):
         with contextlib.suppress(OSError):
-            found.append(path.stat().st_mtime_ns)
+            status_ = path.stat()
+            found += [status_.st_mtime_ns, status_.st_ino, status_.st_size]
     return tuple(found)

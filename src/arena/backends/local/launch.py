@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from arena.backends.local import process, state
+from arena.errors import BackendError
 
 ROOT = str(Path(__file__).parents[3])
 
@@ -23,10 +24,14 @@ START = (
 
 
 def start(run: state.Run, lock: int, env: Mapping[str, str]) -> None:
-    """Start the supervisor of a run and hand it the run's lock. The environment becomes that of the replicas."""
+    """Start the supervisor of a run and hand it the run's lock, which stays open here too.
+
+    The environment becomes that of the replicas. BackendError where no process can be started.
+    """
     env = {key: value for key, value in env.items() if key != process.REPLICA} | {process.MARK: run.run_id}
     words = [sys.executable, "-I", "-c", START, ROOT, str(run.path), str(lock)]
-    with open(run.path / "supervisor.log", "ab") as log:
+    log = os.open(run.path / "supervisor.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
         subprocess.run(
             words,
             env=env,
@@ -38,4 +43,7 @@ def start(run: state.Run, lock: int, env: Mapping[str, str]) -> None:
             start_new_session=True,
             check=True,
         )
-    os.close(lock)
+    except subprocess.CalledProcessError as error:
+        raise BackendError("the job's supervisor cannot be started", why=str(error)) from error
+    finally:
+        os.close(log)

@@ -132,6 +132,11 @@ class Run:
     def write(self, name: str, value: object) -> None:
         write(self.path / name, value, reserve=self.path / "reserve")
 
+    def publish(self, final: Run) -> Run:
+        """Let everybody see the run, all of it at once."""
+        os.rename(self.path, final.path)
+        return final
+
     def attempt(self, number: int) -> Path:
         return self.path / f"attempt-{number}"
 
@@ -174,10 +179,16 @@ class StateDir:
         return self
 
     def _check_version(self) -> None:
+        """Say which version this state has, or refuse another one's."""
+        if not (self.path / "version").exists():
+            write_text(self.path / "version", VERSION + "\n")
+        self._refuse_other_version()
+
+    def _refuse_other_version(self) -> None:
         try:
             found = (self.path / "version").read_text().strip()
         except FileNotFoundError:
-            return write_text(self.path / "version", VERSION + "\n")
+            return
         if found != VERSION:
             raise UnsupportedError(
                 f"{self.path} holds state of version {found!r}; this arena knows version {VERSION}",
@@ -186,6 +197,8 @@ class StateDir:
 
     @property
     def exists(self) -> bool:
+        """Whether there is any state; UnsupportedError where it is another version's."""
+        self._refuse_other_version()
         return (self.path / "runs").is_dir()
 
     def run(self, run_id: str) -> Run:
@@ -219,8 +232,9 @@ class StateDir:
 
     def release(self, name: str, run_id: str) -> None:
         """Give the name back, if this run still has it."""
-        if self.holder(name) == run_id:
-            (self.path / "names" / name).unlink(missing_ok=True)
+        with mutex(self.path / "names.lock"):
+            if self.holder(name) == run_id:
+                (self.path / "names" / name).unlink(missing_ok=True)
 
     def begin(self, run_id: str) -> tuple[Run, int]:
         """A new run's folder and its lock, held; a sweep sees both or neither."""
@@ -236,7 +250,7 @@ class StateDir:
         """Remove what submits that died half-way left behind."""
         if not os.listdir(self.path / "new"):
             return
-        with mutex(self.path / "sweep.lock"):
+        with contextlib.suppress(OSError), mutex(self.path / "sweep.lock"):
             for name in os.listdir(self.path / "new"):
                 with contextlib.suppress(FileNotFoundError):
                     self._sweep_one(Run(self.path / "new" / name))
@@ -282,6 +296,17 @@ def private(path: Path) -> None:
             raise BackendError(
                 f"{path} is not a private folder of yours", hint="remove it, or set ARENA_STATE_DIR to one you own"
             )
+
+
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """BackendError where the disk does not take what is written."""
+    try:
+        yield
+    except OSError as error:
+        raise BackendError(
+            f"{path} cannot be written: {error.strerror}", hint="make room, or set ARENA_STATE_DIR"
+        ) from error
 
 
 def read(path: Path, kind: type[T]) -> T:
