@@ -18,7 +18,7 @@ from arena._version import __version__
 
 if TYPE_CHECKING:
     from arena.backends.base import LogLine
-    from arena.client import Client, Handle, delete, get, history, list, run
+    from arena.client import Client, Handle, delete, get, history, list, run  # noqa: A004
     from arena.errors import (
         AlreadyExistsError,
         ArenaError,

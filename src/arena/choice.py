@@ -49,7 +49,7 @@ def _context_of(path: Path) -> str:
     import yaml
 
     try:
-        loaded = yaml.load(path.read_bytes(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        loaded = yaml.load(path.read_bytes(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
     except (OSError, yaml.YAMLError) as error:
         raise BackendError(f"{path} cannot be read as a kubeconfig", why=str(error)) from error
     return str(loaded.get("current-context") or "") if isinstance(loaded, dict) else ""

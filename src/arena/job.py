@@ -135,7 +135,6 @@ class Job(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_de
             metavar="KEY=VALUE",
             aliases=("node-selector",),
             group="Placement",
-            local="noted",
         ),
     ] = field(default_factory=dict)
     toleration: Annotated[

@@ -30,10 +30,17 @@ def export(ctx: click.Context, name: str, manifest: bool) -> None:
     click.echo(runfile.dump(common.client(ctx).get(name, gone=True).job(), masked=True), nl=False)
 
 
-@click.command(
-    context_settings={"ignore_unknown_options": True, "help_option_names": []},
-    add_help_option=False,
-)
+class Words(click.Command):
+    """A command that gets its words as they were typed: what they mean depends on the run they name."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if args[:1] in (["--help"], ["-h"]) or not args:
+            return super().parse_args(ctx, args)
+        ctx.params["words"] = tuple(args)
+        return []
+
+
+@click.command(cls=Words)
 @click.argument("words", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
 def rerun(ctx: click.Context, words: tuple[str, ...]) -> Any:

@@ -60,8 +60,7 @@ def client(ctx: click.Context) -> Client:
     given = {**(ctx.find_root().obj or {}), **ctx.meta.get(META, {})}
     flags = {key: given[key] for key in ("backend", "namespace", "context", "kubeconfig") if given.get(key)}
     cwd = Path(os.getcwd())
-    made = Client(settings=Settings.load(flags, os.environ, cwd), cwd=cwd)
-    return made
+    return Client(settings=Settings.load(flags, os.environ, cwd), cwd=cwd)
 
 
 def say(text: str) -> None:

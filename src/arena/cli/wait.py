@@ -68,7 +68,8 @@ def end_line(seen: Seen) -> str:
 
     if seen.state.name == "SUCCEEDED":
         return f"{seen.name}: SUCCEEDED after {short_duration(seen.duration)}"
-    return f"{seen.name}: {seen.state.name}, {seen.why or seen.status.message or seen.reason}"
+    code = "" if seen.exit_code is None else f" (exit code {seen.exit_code})"
+    return f"{seen.name}: {seen.state.name}{code}, {seen.why or seen.status.message or seen.reason}"
 
 
 def write_record(job: Handle, seen: Seen, folder: str) -> None:
