@@ -1,6 +1,6 @@
 """Softmax regression on handwritten digits, data-parallel: each rank has its share of the images, MPI sums gradients.
 
-Start it with `arena submit mpi -b local --workers 2 "python train.py"`, or by hand with `mpiexec -n 2 python train.py`.
+Start it with `arena submit mpi -b local --workers 2 train.py`, or by hand with `mpiexec -n 2 python train.py`.
 """
 
 import argparse
