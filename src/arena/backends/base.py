@@ -109,6 +109,7 @@ class Backend(Protocol):
     """What a place where jobs run can do. `wait`, `prune` and `rerun` are made of these, in `Client`."""
 
     name: str
+    notice: str
 
     @property
     def user(self) -> str:
@@ -134,6 +135,9 @@ class Backend(Protocol):
 
     def logs(self, ref: Ref, query: LogQuery) -> Iterator[LogLine]:
         """The lines, in order per replica, each exactly once."""
+
+    def has_code(self, ref: Ref) -> bool:
+        """Whether the run's code was recorded."""
 
     def exec(self, ref: Ref, replica: str, words: Sequence[str]) -> int:
         """Run a command where a replica runs, with its folder and environment; the command's exit code."""

@@ -505,7 +505,8 @@ class LocalBackend:
         seen = self.get(ref)
         if seen.user != self.user and not seen.state.final and not force:
             raise ForbiddenError(
-                f"job {seen.name!r} of {seen.user} is {seen.state.name}", hint=f"arena delete {seen.name} --force"
+                f"job {seen.name!r} of {seen.user} is {seen.state.name}: only --force deletes it",
+                hint=f"arena delete {seen.name} --force",
             )
         if not seen.state.final:
             seen = self.stop(ref)
@@ -615,7 +616,8 @@ def _shown(job: Job, run_id: str, roles: list[Any], gpus: int, folder: Path) -> 
             "rank": placed.replica.rank,
             "processes": placed.replica.nproc,
             "command": list(argv),
-            "env": secrets.mask({k: v for k, v in env.items() if not k.startswith("ARENA_R")}),
+            "env": {k: v for k, v in secrets.split(env)[0].items() if not k.startswith("ARENA_R")},
+            "secrets": sorted(secrets.split(env)[1]),
         }
 
 

@@ -238,7 +238,8 @@ class Supervisor:
         finished, monotonic = self._when(word, replicas)
         self.queue.leave()
         self.leases.drop_all()
-        self._update(
+        last = replace(
+            self.facts,
             word=word,
             reason=ENDS.get(word, ""),
             message=message or self._last_words(word),
@@ -248,6 +249,7 @@ class Supervisor:
             finished_monotonic=monotonic,
             replicas=tuple(replicas),
         )
+        self._save(explained(self.run, self.made, last))
         deadline = time.monotonic() + ROOM
         while not self.written and time.monotonic() < deadline:
             time.sleep(0.5)
@@ -285,8 +287,12 @@ class Supervisor:
             _be_packer(self.run, self.made)
 
     def _update(self, **changes: object) -> None:
-        """Know more, and write it down; on a full disk the next change, or the end, writes it."""
-        self.facts = replace(self.facts, **changes)
+        """Know more, and write it down."""
+        self._save(replace(self.facts, **changes))
+
+    def _save(self, facts: state.Facts) -> None:
+        """Write down what is known; on a full disk the next change, or the end, writes it."""
+        self.facts = facts
         try:
             self.run.write("state.json", self.facts)
             self.written = True
