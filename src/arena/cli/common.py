@@ -137,7 +137,7 @@ def compat() -> bool:
     return os.environ.get("ARENA_COMPAT") == "go"
 
 
-def complete_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+def complete_names(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     """The names of live jobs that begin so, read from the links of the state folder alone."""
     from arena.cli.completion import job_names
 

@@ -20,11 +20,11 @@ def completion(shell: str) -> None:
     """Print the completion script of a shell: commands, flags, values, names of live jobs."""
     from click.shell_completion import get_completion_class
 
-    from arena.cli.main import arena
+    from arena.cli.main import COMPLETE, arena
 
     kind = get_completion_class(shell)
     assert kind is not None
-    click.echo(kind(arena, {}, "arena", "_ARENA_COMPLETE").source())
+    click.echo(kind(arena, {}, "arena", COMPLETE).source())
 
 
 def job_names(incomplete: str) -> list[str]:

@@ -40,7 +40,7 @@ ALIASES = {"attach": "exec", "ls": "list", "del": "delete"}
 JOB_CODES = ("run", "wait")
 OWN_FAILURE = 125
 INTERRUPTED = 130
-EXIT_MESSAGE = "arena.exit_code"
+COMPLETE = "_ARENA_COMPLETE"
 
 
 class LazyGroup(click.Group):
@@ -121,18 +121,23 @@ def main(argv: Sequence[str] | None = None) -> None:
     """The program `arena`: ends the process with the command's exit code."""
     standard_files()
     words = list(sys.argv[1:] if argv is None else argv)
-    code = run(words)
-    flush_quietly()
+    try:
+        code = run(words)
+        code = flushed(words) or code
+    except KeyboardInterrupt:
+        code = INTERRUPTED
     raise SystemExit(code)
 
 
 def standard_files() -> None:
     """Where stdin, stdout or stderr is closed, something stands in its place: no file of ours may get its number."""
-    for number in (0, 1, 2):
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:
             os.fstat(number)
         except OSError:
             os.open(os.devnull, os.O_RDWR)
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "r+" if number else "r", encoding="utf-8"))  # noqa: SIM115
 
 
 def run(words: list[str]) -> int:
@@ -140,8 +145,7 @@ def run(words: list[str]) -> int:
     from arena.errors import ArenaError
 
     try:
-        result = arena.main(words, prog_name="arena", standalone_mode=False)
-        return result if isinstance(result, int) else 0
+        return answer(words)
     except click.exceptions.Exit as stop:
         return stop.exit_code
     except click.ClickException as error:
@@ -151,12 +155,37 @@ def run(words: list[str]) -> int:
     except BrokenPipeError:
         quiet_stdout()
         return 0
-    except (click.Abort, KeyboardInterrupt):
+    except (click.Abort, EOFError, KeyboardInterrupt):
         return INTERRUPTED
     except UnicodeEncodeError as error:
         from arena.errors import SpecError
 
         return report(SpecError(f"{error.object!r} is not UTF-8"), words)
+    except Exception as error:  # noqa: BLE001  (a mistake of ours is arena's failure, not the job's code 1)
+        return report(unexpected(error), words)
+
+
+def answer(words: list[str]) -> int:
+    """What the command returns, or the completions a shell asks for; every exception comes through as it is."""
+    if asked := os.environ.get(COMPLETE):
+        from click.shell_completion import shell_complete
+
+        return shell_complete(arena, {}, "arena", COMPLETE, asked)
+    with arena.make_context("arena", list(words)) as ctx:
+        result = arena.invoke(ctx)
+    return result if isinstance(result, int) else 0
+
+
+def unexpected(error: Exception) -> Any:
+    """What the system refused, or a mistake of ours, in one line like all others."""
+    from arena.errors import BackendError
+
+    what = f"arena made a mistake: {type(error).__name__}: {error}"
+    if isinstance(error, OSError):
+        what = f"{error.filename or 'output'}: {error.strerror or error}"
+    found = BackendError(what, hint="--traceback shows where")
+    found.__cause__ = error
+    return found
 
 
 def usage_error(error: click.ClickException) -> Any:
@@ -172,7 +201,7 @@ def report(error: Any, words: list[str]) -> int:
     """Say what went wrong, on stderr; the exit code."""
     from arena.cli.common import print_error
 
-    if "--traceback" in words:
+    if "--traceback" in before_program(words):
         import traceback
 
         traceback.print_exception(error)
@@ -220,9 +249,13 @@ def quiet_stdout() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def flush_quietly() -> None:
-    """Hand out what is buffered; a reader that has gone is no error."""
+def flushed(words: list[str]) -> int:
+    """Hand out what is buffered: a reader that has gone is no error, a full disk is."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:
         quiet_stdout()
+    except OSError as error:
+        quiet_stdout()
+        return report(unexpected(error), words)
+    return 0

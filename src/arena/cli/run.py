@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,10 +45,9 @@ def making() -> list[click.Option]:
         JobOption(["--replace"], is_flag=True, common=True, help="Replace my finished job of that name."),
         JobOption(["--force"], is_flag=True, help="With --replace: also a running one."),
         JobOption(["--strict"], is_flag=True, help="What has no effect here is an error."),
-        JobOption(
-            ["--dry-run"], metavar="client|server", bare="client", common=True, help="Print what would be made; do nothing."
-        ),
-        JobOption(["--timeout"], metavar="DURATION", help="Stop waiting after 90s, 5m, 2h (exit 124); the job goes on."),
+        JobOption(["--dry-run"], metavar="client|server", bare="client", common=True,
+                  help="Print what would be made, do nothing."),
+        JobOption(["--timeout"], metavar="DURATION", help="Stop waiting after 90s, 5m, 2h (exit 124)."),
         JobOption(["--start-timeout"], metavar="DURATION", help="Fail (exit 125) when it does not start in time."),
         JobOption(["--rm"], is_flag=True, help="Delete the job when this command is interrupted, and at its end."),
         JobOption(["-o", "--output", "fmt"], type=click.Choice(["text", "json", "yaml", "name"]), default="text",
@@ -181,7 +179,7 @@ def _again(ctx: click.Context, /, code: str, **given: Any) -> int:
 
 
 def _with_secrets(below: dict[str, object], above: Mapping[str, object]) -> dict[str, object]:
-    """The recorded values with masked variables taken from the environment; SpecError names those that are not there."""
+    """The recorded values, masked variables taken from the environment; SpecError names those that are missing."""
     from arena.errors import SpecError
     from arena.secrets import MASK
 
@@ -235,27 +233,25 @@ def _make(
         return _dry_run(plan, given)
     _say_plan(client, plan, given)
     with Signals() as signals:
+        handle = None
         try:
             with signals.hold():
                 handle = client.submit(plan, replace=given["replace"], force=given["force"])
+                _submitted(handle, given, attached=attached, followed=creates == "run")
+            return _attached(handle, given, followed=creates == "run") if attached else 0
         except Interrupt as stop:
-            return _interrupted(client.get(plan.name), stop, given) if _exists(client, plan) else stop.exit_code
-        _submitted(handle, given, attached=attached, followed=creates == "run")
-        if not attached:
-            return 0
-        try:
-            return _attached(handle, given, followed=creates == "run")
-        except Interrupt as stop:
-            return _interrupted(handle, stop, given)
+            return _interrupted(handle, stop, signals, given) if handle else stop.exit_code
+        except BrokenPipeError:
+            return _unread(handle, given)
 
 
-def _exists(client: Client, plan: Plan) -> bool:
-    from arena.errors import NotFoundError
-
-    try:
-        return client.get(plan.name).run_id == plan.run_id
-    except NotFoundError:
-        return False
+def _unread(handle: Handle | None, given: Mapping[str, Any]) -> int:
+    """Whoever read our output has gone: nothing to show any more, but the job goes on unless it is tied to us."""
+    if handle and given["rm"]:
+        handle.delete(force=True)
+    elif handle and not handle.get().state.final:
+        common.say(f"{handle.name} goes on: arena logs {handle.name} -f, arena delete {handle.name}")
+    raise BrokenPipeError
 
 
 def _dry_run(plan: Plan, given: Mapping[str, Any]) -> int:
@@ -328,19 +324,12 @@ def _write_result(seen: Seen, path: str) -> None:
         output.emit(output.job_json(seen), "json", file)
 
 
-def _interrupted(job: Handle, stop: Any, given: Mapping[str, Any]) -> int:
+def _interrupted(job: Handle, stop: Any, signals: Any, given: Mapping[str, Any]) -> int:
     """The first signal detaches; `--rm`, or a second one at once, deletes the job."""
-    from arena.cli.signals import Interrupt
-
-    if given["rm"]:
-        job.delete(force=True)
-        common.say(f"job {job.name} was deleted")
-        return int(stop.exit_code)
-    common.say(f"\n{job.name} goes on: arena logs {job.name} -f   to follow it")
-    common.say(f"{' ' * len(job.name)}          arena delete {job.name}    to end it (or Ctrl-C again, now)")
-    try:
-        time.sleep(AGAIN if _by_hand(stop) else 0)
-    except Interrupt:
+    if not given["rm"]:
+        common.say(f"\n{job.name} goes on: arena logs {job.name} -f   to follow it")
+        common.say(f"{' ' * len(job.name)}          arena delete {job.name}    to end it (or Ctrl-C again, now)")
+    if given["rm"] or signals.again(AGAIN if _by_hand(stop) else 0):
         job.delete(force=True)
         common.say(f"job {job.name} was deleted")
     return int(stop.exit_code)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from types import FrameType
 
@@ -24,7 +25,7 @@ class Interrupt(BaseException):
 
 
 class Signals:
-    """Turns signals into `Interrupt`, or holds them back while something must be whole."""
+    """Turns the first signal into `Interrupt`; others, and all while something must be whole, are only remembered."""
 
     def __init__(self) -> None:
         self.held: int | None = None
@@ -39,6 +40,7 @@ class Signals:
         return self
 
     def __exit__(self, *exc: object) -> None:
+        self.holding = True
         for number, action in self.before.items():
             signal.signal(number, action)  # type: ignore[arg-type]
 
@@ -51,9 +53,21 @@ class Signals:
         finally:
             self.holding = False
         if self.held is not None:
-            raise Interrupt(self.held)
+            self._raise(self.held)
+
+    def again(self, seconds: float) -> bool:
+        """After an interrupt: whether one more comes, now or within so many seconds."""
+        deadline = time.monotonic() + seconds
+        while self.held is None and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return self.held is not None
 
     def _came(self, number: int, _: FrameType | None) -> None:
-        self.held = number
-        if not self.holding:
-            raise Interrupt(number)
+        if self.holding:
+            self.held = number
+        else:
+            self._raise(number)
+
+    def _raise(self, number: int) -> None:
+        self.held, self.holding = None, True
+        raise Interrupt(number)

@@ -91,6 +91,8 @@ class LocalBackend:
         gpus = sum(role.count * role.gpus for role in roles)
         if gpus:
             self._check_gpus(gpus)
+        elif devices.likely(self.settings.number("local.gpus")):
+            notes = (*notes, "no GPU asked for: CUDA_VISIBLE_DEVICES is empty; -g 1 gives each worker one")
         context = replace(context, cwd=cwd)
         folder = self.state.run(run_id).attempt(1)
         step = {"kind": type(job).__name__, "backend": "local", "name": job.name, "workingDir": cwd}
@@ -474,9 +476,8 @@ class LocalBackend:
         try:
             return subprocess.run(list(words), env=env, cwd=seen.cwd, check=False).returncode
         except OSError as error:
-            code = 127 if isinstance(error, FileNotFoundError) else 126
-            print(f"{words[0]}: {error.strerror}", file=sys.stderr)
-            return code
+            sys.stderr.write(f"{words[0]}: {error.strerror}\n")
+            return 127 if isinstance(error, FileNotFoundError) else 126
 
     # --- end -------------------------------------------------------------------------------------------------
 
@@ -588,7 +589,7 @@ def _folder(job: Job, context: Context) -> str:
 def _field_notes(job: Job) -> Iterator[str]:
     """A line for each field that means nothing here; SpecError for one that cannot be left out."""
     kind = type(job)
-    defaults = {name: value for name, value in zip(kind.__struct_fields__, _defaults(kind), strict=True)}
+    defaults = dict(zip(kind.__struct_fields__, _defaults(kind), strict=True))
     for name, meta in metas(kind).items():
         local = (meta.extra or {}).get("local")
         if local == "used" or getattr(job, name) == defaults[name]:

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from arena.backends.local import process, state
 from arena.backends.local.keeper import Keeper, Launch, Pipe, drain, keep, open_pipes, wait_for
+from arena.errors import BackendError
 from arena.status import Replica, State
 
 CHECK = 0.1  # seconds between looks at keepers that another supervisor started
@@ -132,7 +133,7 @@ class Crew:
                     os.close(file)
             keep(member.launch, member.pipes, lock)
             code = 0
-        except BaseException:
+        except BaseException:  # noqa: BLE001  (a forked process must not return into its parent's code)
             traceback.print_exc(file=sys.stderr)
             sys.stderr.flush()
         finally:
@@ -150,14 +151,17 @@ class Crew:
         if member.adopted:
             self._drive(member, member.adopted)
         elif member.pid is not None:
-            if self.strays.pop(member.pid, None) is not None:
+            code = self.strays.pop(member.pid, None)
+            if code is not None:
                 member.pid = None
-                self._keeper_ended(member)
+                self._keeper_ended(member, code)
         else:
             self._look(member)
 
-    def _keeper_ended(self, member: Member) -> None:
+    def _keeper_ended(self, member: Member, code: int) -> None:
         """Our own keeper is gone: it wrote the end, or it was killed and we inherit what it kept."""
+        if code > 0:
+            raise BackendError(f"the keeper of {member.name} failed", hint="see supervisor.log in the run's folder")
         member.end = member.recorded()
         if member.end:
             _close(member.pipes)

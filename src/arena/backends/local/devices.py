@@ -25,6 +25,11 @@ def gpus(stand_in: int | None = None) -> list[str]:
     return _nvidia_smi("--query-gpu=uuid")
 
 
+def likely(stand_in: int | None = None) -> bool:
+    """Whether this machine seems to have GPUs, without asking anybody."""
+    return bool(stand_in) or os.path.exists("/dev/nvidia0") or os.path.exists("/dev/dxg")
+
+
 def busy(stand_in: int | None = None) -> set[str]:
     """The GPUs on which some process computes, whoever started it."""
     return set() if stand_in is not None else set(_nvidia_smi("--query-compute-apps=gpu_uuid"))

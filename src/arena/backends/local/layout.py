@@ -64,7 +64,7 @@ def place(
         own = [next(devices) for _ in range(role.gpus)]
         seats = [_seat(replica, local, world, peers, ports, folder) for local in range(role.nproc)]
         joined = [job.join(seat) for seat in seats]
-        fixed = _fixed(job, run_id, replica, own)
+        fixed = _fixed(job, replica, own)
         programs = tuple((role.argv, {**fixed, **join.env, **role.env, **_marks(run_id, replica)}) for join in joined)
         yield Placed(replica=replica, programs=programs, files=joined[0].files)
 
@@ -99,7 +99,7 @@ def _seat(
     )
 
 
-def _fixed(job: Job, run_id: str, replica: Replica, gpus: Sequence[str]) -> Env:
+def _fixed(job: Job, replica: Replica, gpus: Sequence[str]) -> Env:
     return {
         "PYTHONUNBUFFERED": "1",
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",

@@ -112,6 +112,7 @@ def stamp() -> str:
 
 
 def segment(folder: Path, name: str, number: int) -> Path:
+    """The file of one segment."""
     return folder / f"{name}.{number}.log"
 
 

@@ -1,7 +1,8 @@
 """Trees of processes: who descends from whom, and how a whole tree is ended.
 
 Every process a replica starts carries ARENA_RUN_ID and ARENA_REPLICA in the environment it was started with; what
-nobody keeps any more is found by them. A process that belongs to another run (a job submitted from inside a job) is left alone.
+nobody keeps any more is found by them. A process that belongs to another run (a job submitted from inside a job) is
+left alone.
 """
 
 from __future__ import annotations

@@ -362,6 +362,7 @@ def write_bytes(path: Path, data: bytes) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
+    """Write text by rename."""
     write_bytes(path, text.encode())
 
 

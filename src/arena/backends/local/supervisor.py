@@ -125,6 +125,8 @@ class Supervisor:
     def _start(self) -> Crew:
         """Start all replicas of an attempt: new ports, a new folder."""
         attempt = self.facts.attempt
+        if missing := [name for name in self.made.secrets if name not in os.environ]:
+            raise BackendError(f"the values of {', '.join(missing)} went with the supervisor that held them")
         ports = self.leases.take_ports(layout.port_count(self.job, self.roles))
         self.run.attempt(attempt).mkdir(mode=0o700, exist_ok=True)
         fresh = self.facts.started is None
