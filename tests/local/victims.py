@@ -1,0 +1,109 @@
+"""The processes behind a job, found and killed."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+
+import psutil
+
+from arena.backends.local import process, state
+from arena.client import Handle
+from backends.place import LocalPlace, until
+
+
+def folder(job: Handle) -> Path:
+    """The run's folder."""
+    return Path(job.where.state.run(job.run_id).path)  # type: ignore[attr-defined]
+
+
+def arenas(run: Path) -> list[int]:
+    """Supervisor, keepers and packer of a run."""
+    found = []
+    for one in psutil.process_iter(["cmdline"]):
+        words = one.info["cmdline"] or []
+        if str(run) in words and not process.is_zombie(one.pid):
+            found.append(one.pid)
+    return found
+
+
+def keepers(run: Path) -> dict[str, int]:
+    """The living keepers by their replica's name."""
+    found = {}
+    for lock in run.glob("attempt-*/*.keeper"):
+        text = lock.read_text()
+        if text.strip() and state.is_locked(lock):
+            found[lock.stem] = int(text)
+    return found
+
+
+def supervisor(run: Path) -> int | None:
+    """The supervisor of a run, if it lives."""
+    if not state.is_locked(run / "lock"):
+        return None
+    kept = set(keepers(run).values())
+    every = set(arenas(run)) | kept
+    first = [pid for pid in every - kept if parent(pid) not in every]
+    return first[0] if first else None
+
+
+def parent(pid: int) -> int:
+    """Its parent, 0 where it is gone."""
+    try:
+        return psutil.Process(pid).ppid()
+    except psutil.Error:
+        return 0
+
+
+def kill(*pids: int) -> None:
+    """kill -9 of them all; returns when they are gone."""
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+    for pid in pids:
+        until(partial(process.is_zombie, pid))
+
+
+def kill_supervisor(job: Handle) -> None:
+    """kill -9 of the job's supervisor, which is there or about to be."""
+    pid = until(lambda: supervisor(folder(job)))
+    assert pid
+    kill(pid)
+
+
+def kill_all(job: Handle) -> None:
+    """Supervisor and keepers together."""
+    run = folder(job)
+    first = until(lambda: supervisor(run))
+    assert first
+    stopped = [first, *keepers(run).values()]
+    for pid in stopped:
+        os.kill(pid, signal.SIGSTOP)
+    kill(*stopped)
+
+
+def marked(job: Handle) -> list[int]:
+    """What lives of the job's replicas."""
+    return process.marked(job.run_id)
+
+
+def nothing_left(job: Handle) -> bool:
+    """Whether no process of the job lives, arena's own included."""
+    return not marked(job) and not arenas(folder(job))
+
+
+CLIENT = "import arena, sys\nclient = arena.Client(backend='local')\n"
+
+
+def client(env: Mapping[str, str], cwd: Path, code: str, **popen: object) -> "subprocess.Popen[str]":
+    """A process of its own with a client in it."""
+    words = [sys.executable, "-c", CLIENT + code]
+    return subprocess.Popen(words, env=dict(env), cwd=cwd, text=True, **popen)  # type: ignore[call-overload,no-any-return]
+
+
+def count_file(place: LocalPlace, name: str) -> int:
+    """How many lines a replica wrote into a file of the project."""
+    path = place.cwd / name
+    return len(path.read_text().splitlines()) if path.exists() else 0
