@@ -15,7 +15,7 @@ DEMO_STAMP := .venv/.demo-installed
 unexport PYTHONDONTWRITEBYTECODE PYTHONUNBUFFERED PYTHONPATH
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test quick lint frameworks bench pins wheel clean
+.PHONY: help venv demo test quick lint frameworks reference bench pins wheel clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
@@ -43,6 +43,9 @@ lint: venv ## ruff, mypy --strict, import arrows, function lengths
 
 frameworks: ## PyTorch on CPU, JAX and MPI in .frameworks, for the tests marked so (1.9 GB)
 	PYTHON="$(PYTHON)" bash tools/frameworks.sh
+
+reference: venv ## write docs/reference anew, from the code
+	$(BIN)/python tools/reference.py
 
 bench: venv ## the figures, as a table with ratios
 	$(BIN)/python -m benchmarks
