@@ -25,6 +25,8 @@ def backend(settings: Settings, env: Mapping[str, str], creates: Creates) -> tup
     """
     if chosen := settings.text("backend"):
         return chosen, settings.source("backend")
+    if creates == "name":
+        return "local", "the only backend of this version"
     if context := current_context(env, home_folder(env)):
         return "kubernetes", f"context {context}"
     if creates == "type":

@@ -53,7 +53,7 @@ def logs(ctx: click.Context, /, name: str, fmt: str, **asked: Any) -> int:
     seen = job.get()
     if seen.deleted:
         common.say(f"{job.name} was deleted: these logs are from its record")
-    query, names = _query(job, seen, asked)
+    query, names = _query(seen, asked)
     if not seen.observed.started and not seen.state.final:
         common.say(follow.state_line(seen))
         if not asked["follow"] or asked["no_wait"]:
@@ -92,7 +92,7 @@ def _code(job: Handle) -> int:
     return code if code is not None else int(seen.state.final)
 
 
-def _query(job: Handle, seen: Seen, asked: dict[str, Any]) -> tuple[LogQuery, list[str]]:
+def _query(seen: Seen, asked: dict[str, Any]) -> tuple[LogQuery, list[str]]:
     """What is asked for, and the names of the replicas it shows."""
     from arena import showing
     from arena.backends.base import LogQuery

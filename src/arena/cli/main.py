@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import importlib
+import itertools
 import os
 import sys
 from collections.abc import Sequence
@@ -155,8 +156,8 @@ def run(words: list[str]) -> int:
     except BrokenPipeError:
         quiet_stdout()
         return 0
-    except (click.Abort, EOFError, KeyboardInterrupt):
-        return INTERRUPTED
+    except (click.Abort, EOFError, KeyboardInterrupt) as stop:
+        return int(getattr(stop, "exit_code", INTERRUPTED))
     except UnicodeEncodeError as error:
         from arena.errors import SpecError
 
@@ -238,8 +239,7 @@ def command_word(words: list[str]) -> str:
 def wants_json(words: list[str]) -> bool:
     """Whether errors are to be JSON, as the data would have been."""
     words = before_program(words)
-    pairs = zip(words, words[1:], strict=False)
-    asked = any(first in ("-o", "--output") and second == "json" for first, second in pairs)
+    asked = any(first in ("-o", "--output") and second == "json" for first, second in itertools.pairwise(words))
     return asked or "-ojson" in words or "--output=json" in words or "-o=json" in words
 
 

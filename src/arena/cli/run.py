@@ -226,6 +226,7 @@ def _make(
 ) -> int:
     """Plan, say what was chosen, and do it."""
     from arena.cli.signals import Interrupt, Signals
+    from arena.errors import ArenaError
 
     client = client or common.client(ctx)
     plan = client.plan(job, creates=creates, typed=("arena", *sys.argv[1:]), **(context or {}))
@@ -242,16 +243,20 @@ def _make(
         except Interrupt as stop:
             return _interrupted(handle, stop, signals, given) if handle else stop.exit_code
         except BrokenPipeError:
-            return _unread(handle, given)
+            _left(handle, given)
+            raise
+        except ArenaError:
+            if handle and given["rm"]:
+                handle.delete(force=True)
+            raise
 
 
-def _unread(handle: Handle | None, given: Mapping[str, Any]) -> int:
-    """Whoever read our output has gone: nothing to show any more, but the job goes on unless it is tied to us."""
+def _left(handle: Handle | None, given: Mapping[str, Any]) -> None:
+    """Whoever read our output has gone: the job goes on, unless it is tied to this command."""
     if handle and given["rm"]:
         handle.delete(force=True)
     elif handle and not handle.get().state.final:
         common.say(f"{handle.name} goes on: arena logs {handle.name} -f, arena delete {handle.name}")
-    raise BrokenPipeError
 
 
 def _dry_run(plan: Plan, given: Mapping[str, Any]) -> int:
@@ -326,6 +331,8 @@ def _write_result(seen: Seen, path: str) -> None:
 
 def _interrupted(job: Handle, stop: Any, signals: Any, given: Mapping[str, Any]) -> int:
     """The first signal detaches; `--rm`, or a second one at once, deletes the job."""
+    if not given["rm"] and job.get().state.final:
+        return int(stop.exit_code)
     if not given["rm"]:
         common.say(f"\n{job.name} goes on: arena logs {job.name} -f   to follow it")
         common.say(f"{' ' * len(job.name)}          arena delete {job.name}    to end it (or Ctrl-C again, now)")

@@ -12,7 +12,7 @@ from types import FrameType
 KINDS = ("SIGINT", "SIGTERM", "SIGHUP")
 
 
-class Interrupt(BaseException):
+class Interrupt(KeyboardInterrupt):
     """A signal that ends the command; its exit code is 128 + the signal's number."""
 
     def __init__(self, number: int) -> None:
