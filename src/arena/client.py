@@ -230,10 +230,16 @@ class Handle:
         tail: int | None = None,
         since: datetime | None = None,
         replica: Sequence[str] | str = (),
-        rank: Sequence[int] | int | None = None,
+        rank: Sequence[int] | int | str | None = None,
         role: str = "",
     ) -> Iterator[LogLine]:
-        """The lines of all (or the chosen) replicas: each once, in order per replica. It may be left at any time."""
+        """The lines of all (or the chosen) replicas: each once, in order per replica. It may be left at any time.
+
+        `tail` counts lines of each replica; a `since` without a time zone is local time.
+        """
+        if tail is not None and tail < 0:
+            raise SpecError(f"tail: {tail} lines are not possible")
+        since = since and since.astimezone()
         names, ranks = showing.choose(self.get(), replica=replica, rank=rank, role=role)
         return self.raw_logs(LogQuery(follow=follow, tail=tail, since=since, replicas=names, ranks=ranks))
 

@@ -21,17 +21,17 @@ def choose(
 ) -> Chosen:
     """The names and ranks that the words mean; None where nothing was said. NotFoundError where there is no such."""
     replicas = seen.observed.replicas
-    names: frozenset[str] | None = None
+    names = frozenset(r.name for r in replicas)
     ranks: frozenset[int] | None = None
     if replica:
         words = replica.split(",") if isinstance(replica, str) else replica
-        names = frozenset(_replica(seen, word).name for word in words)
+        names &= {_replica(seen, word).name for word in words}
     if role:
-        names = _of_role(seen, role) & (names or frozenset(r.name for r in replicas))
+        names &= _of_roles(seen, role.lower().split(","))
     if rank is not None:
         ranks = frozenset(_ranks(rank, seen))
-        names = frozenset(r.name for r in replicas if r.rank is not None and ranks & set(_range(r)))
-    return names, ranks
+        names &= {r.name for r in replicas if r.rank is not None and ranks & set(_range(r))}
+    return (names if replica or role or rank is not None else None), ranks
 
 
 def _range(replica: Replica) -> range:
@@ -49,12 +49,11 @@ def _replica(seen: Seen, word: str) -> Replica:
     raise NotFoundError(f"job {seen.name!r} has no replica {word!r}", why=f"it has {known}")
 
 
-def _of_role(seen: Seen, role: str) -> frozenset[str]:
-    found = frozenset(r.name for r in seen.observed.replicas if r.role in role.lower().split(","))
-    if not found:
-        roles = sorted({r.role for r in seen.observed.replicas})
-        raise NotFoundError(f"job {seen.name!r} has no role {role!r}", why=f"it has {', '.join(roles)}")
-    return found
+def _of_roles(seen: Seen, roles: Sequence[str]) -> frozenset[str]:
+    known = sorted({r.role for r in seen.observed.replicas})
+    if missing := [role for role in roles if role not in known]:
+        raise NotFoundError(f"job {seen.name!r} has no role {missing[0]!r}", why=f"it has {', '.join(known)}")
+    return frozenset(r.name for r in seen.observed.replicas if r.role in roles)
 
 
 def _ranks(rank: Sequence[int] | int | str, seen: Seen) -> list[int]:

@@ -107,6 +107,19 @@ def test_the_program_starts_in_the_folder_of_the_caller(place: LocalPlace) -> No
     assert texts(job.logs())[0].endswith("/p/sub")
 
 
+def test_a_folder_that_is_not_there_or_not_utf8_is_refused(place: LocalPlace) -> None:
+    (place.cwd / "a\udcff").mkdir()
+    for folder in ("nothing", "a\udcff"):
+        with pytest.raises(arena.SpecError, match="--working-dir"):
+            place.run(["true"], working_dir=folder)
+
+
+def test_a_variable_of_the_caller_that_is_not_utf8_goes_through(place: LocalPlace) -> None:
+    job = place.client(ODD="a\udcff").run(py(SHOW_ENV))
+    job.wait(check=True)
+    assert f"{b'ODD'.hex()} 61ff" in texts(job.logs())
+
+
 # --- names ---------------------------------------------------------------------------------------------------
 
 
@@ -252,6 +265,7 @@ def test_wait_for_a_job_that_has_ended_returns_at_once(place: LocalPlace) -> Non
 
 def test_wait_ends_when_its_time_is_over_and_the_job_goes_on(place: LocalPlace) -> None:
     job = place.run(sh(HOLD))
+    until(lambda: job.get().state is State.RUNNING)
     with pytest.raises(arena.WaitTimeoutError, match="goes on"):
         job.wait(timeout=0.2)
     with pytest.raises(TimeoutError):
@@ -280,6 +294,7 @@ def test_a_short_running_counts_as_started(place: LocalPlace) -> None:
 def test_a_job_that_does_not_start_in_time_goes_on_waiting(place: LocalPlace) -> None:
     with place.full() as client:
         job = client.run(["true"])
+        until(lambda: job.get().state is State.QUEUED)
         with pytest.raises(arena.NotStartedError, match="QUEUED"):
             job.wait(start_timeout=0.2)
     assert job.wait(start_timeout=20).state is State.SUCCEEDED

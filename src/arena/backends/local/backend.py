@@ -30,7 +30,7 @@ from arena.errors import (
     SpecError,
     UnsupportedError,
 )
-from arena.job import Job, check, metas, option_name, shorten, valid_name
+from arena.job import Job, check, metas, option_name, raise_all, shorten, valid_name, word_problems
 from arena.record import DamagedError, Index, Row, changed
 from arena.settings import Settings
 from arena.status import Replica, Seen, Status
@@ -200,7 +200,7 @@ class LocalBackend:
         plain, secret = secrets.split(plan.job.env)
         kind = type(plan.job)
         values = msgspec.to_builtins(replace(plan.job, env=plain))
-        environ = secrets.split(plan.context.environ or self.env)[0]
+        environ = state.storable(plan.context.environ or self.env)
         return state.Made(
             run_id=plan.run_id,
             name=plan.name,
@@ -583,6 +583,7 @@ def _folder(job: Job, context: Context) -> str:
     folder = Path(context.cwd or os.getcwd()) / job.working_dir
     if not folder.is_dir():
         raise SpecError(f"--working-dir: {folder} is no folder")
+    raise_all(list(word_problems("--working-dir", str(folder))))
     return str(folder)
 
 

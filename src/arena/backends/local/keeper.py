@@ -86,7 +86,6 @@ class Keeper:
         self.over_limit = False
         self.peak = 0
         self.next_watch = 0.0
-        self.heard = time.monotonic()
 
     def start(self) -> None:
         """Start the processes and write down who they are."""
@@ -118,7 +117,6 @@ class Keeper:
         except BlockingIOError:
             return
         if data:
-            self.heard = time.monotonic()
             self.log.feed(self.pipes[reading].stream, data)
         else:
             os.close(reading)
@@ -155,7 +153,7 @@ class Keeper:
     def tick(self) -> None:
         """What is due by time: pieces of lines, the memory watch, the KILL."""
         now = time.monotonic()
-        if self.log.pending and now - self.heard >= QUIET:
+        if self.log.waiting() >= QUIET:
             self.log.flush()
         if self.replica.memory_limit and self.group is None and now >= self.next_watch:
             self.next_watch = now + WATCH

@@ -34,6 +34,7 @@ class LogWriter:
         self.size = 0
         self.dropped = 0
         self.pending: dict[str, bytes] = {}
+        self.since: dict[str, float] = {}
 
     def feed(self, stream: str, chunk: bytes) -> None:
         """Take what a process wrote; whole lines go to the file at once, the rest waits for its end."""
@@ -43,8 +44,11 @@ class LogWriter:
         while len(rest) > PIECE:
             out.append(head + b"P " + rest[:PIECE] + b"\n")
             rest = rest[PIECE:]
+        if lines:
+            self.since.pop(stream, None)
         if rest:
             self.pending[stream] = rest
+            self.since.setdefault(stream, time.monotonic())
         if out:
             self._write(b"".join(out))
 
@@ -53,6 +57,11 @@ class LogWriter:
         for stream, rest in self.pending.items():
             self._write(f"{stamp()} {stream} P ".encode() + rest + b"\n")
         self.pending.clear()
+        self.since.clear()
+
+    def waiting(self) -> float:
+        """For how many seconds a piece of a line has been waiting for the rest."""
+        return time.monotonic() - min(self.since.values()) if self.since else 0.0
 
     def close(self) -> None:
         self.flush()

@@ -21,7 +21,7 @@ import shutil
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -29,6 +29,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct, field
 
+from arena import secrets
 from arena.errors import BackendError, UnsupportedError
 from arena.status import Observed, Replica
 
@@ -437,6 +438,15 @@ def boot_id() -> str:
 def now() -> datetime:
     """The time, in UTC."""
     return datetime.now(UTC)
+
+
+def storable(env: Mapping[str, str]) -> dict[str, str]:
+    """The part of an environment that is written down: nothing that looks secret, and only what is UTF-8."""
+    return {key: value for key, value in secrets.split(env)[0].items() if _is_utf8(key + value)}
+
+
+def _is_utf8(text: str) -> bool:
+    return not any("\ud800" <= c <= "\udfff" for c in text)
 
 
 def observed(made: Made, facts: Facts, replicas: tuple[Replica, ...]) -> Observed:

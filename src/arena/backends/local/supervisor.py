@@ -21,7 +21,7 @@ from typing import NoReturn
 import msgspec
 from msgspec.structs import replace
 
-from arena import jobs, quantity, secrets, status, why
+from arena import jobs, quantity, status, why
 from arena.backends.local import admission, devices, gang, layout, logfile, process, state
 from arena.backends.local.crew import Crew
 from arena.backends.local.keeper import Launch, Program, drain, listen, wait_for
@@ -187,9 +187,10 @@ class Supervisor:
         return Crew(launches, self.inherited)
 
     def _base_env(self) -> dict[str, str]:
-        """The submitter's environment; its secret values are only in ours, which was his when we are the first."""
-        secret = {key: value for key, value in os.environ.items() if secrets.looks_secret(key, value)}
-        return {**self.made.environ, **secret}
+        """The submitter's environment; what was not written down is only in ours, which was his for the first of us."""
+        ours = dict(os.environ)
+        stored = state.storable(ours)
+        return {**self.made.environ, **{key: value for key, value in ours.items() if key not in stored}}
 
     def _attempt(self, crew: Crew) -> Crew | None:
         """Watch one attempt to its end; the next one, or None when the job is over."""
