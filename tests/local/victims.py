@@ -1,5 +1,6 @@
 """The processes behind a job, found and killed."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -22,12 +23,15 @@ def folder(job: Handle) -> Path:
 
 def arenas(run: Path) -> list[int]:
     """Supervisor, keepers and packer of a run."""
-    found = []
-    for one in psutil.process_iter(["cmdline"]):
-        words = one.info["cmdline"] or []
-        if str(run) in words and not process.is_zombie(one.pid):
-            found.append(one.pid)
-    return found
+    needle = b"\0" + os.fsencode(run) + b"\0"
+    return [pid for pid in psutil.pids() if needle in command(pid) and not process.is_zombie(pid)]
+
+
+def command(pid: int) -> bytes:
+    """The words it was started with."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    return b""
 
 
 def keepers(run: Path) -> dict[str, int]:
@@ -41,13 +45,19 @@ def keepers(run: Path) -> dict[str, int]:
 
 
 def supervisor(run: Path) -> int | None:
-    """The supervisor of a run, if it lives."""
-    if not state.is_locked(run / "lock"):
-        return None
-    kept = set(keepers(run).values())
-    every = set(arenas(run)) | kept
-    first = [pid for pid in every - kept if parent(pid) not in every]
-    return first[0] if first else None
+    """The supervisor of a run, if it lives: the one that has the run's lock open."""
+    found = [pid for pid in arenas(run) if str(run / "lock") in open_files(pid)]
+    return next((pid for pid in found if parent(pid) not in found), None)
+
+
+def open_files(pid: int) -> set[str]:
+    """What a process has open."""
+    found = set()
+    with contextlib.suppress(OSError):
+        for file in os.listdir(f"/proc/{pid}/fd"):
+            with contextlib.suppress(OSError):
+                found.add(os.readlink(f"/proc/{pid}/fd/{file}"))
+    return found
 
 
 def parent(pid: int) -> int:
