@@ -204,24 +204,27 @@ class Handle:
 
     def watch(self, *, timeout: float | None = None, start_timeout: float | None = None) -> Iterator[Seen]:
         """The job now and at each change until its end."""
-        limit = _deadline(timeout)
-        start = _deadline(start_timeout)
-        for seen in self.where.watch(self.ref, [t for t in (limit, start) if t is not None]):
+        begun = time.monotonic()
+        limits = [begun + limit for limit in (timeout, start_timeout) if limit is not None]
+        for seen in self.where.watch(self.ref, limits):
             yield seen
             if seen.state.final or seen.deleted:
                 return
-            if limit is not None and time.monotonic() >= limit:
-                raise WaitTimeoutError(
-                    f"job {self.name!r} is {seen.state.name} after {timeout:g} s and goes on",
-                    hint=f"arena wait {self.name}, arena delete {self.name}",
-                )
-            started = seen.observed.started is not None
-            if start is not None and not started and time.monotonic() >= start:
-                raise NotStartedError(
-                    f"job {self.name!r} did not start within {start_timeout:g} s: {seen.state.name}",
-                    why=seen.status.message,
-                    hint=f"arena why {self.name}",
-                )
+            self.check_time(seen, time.monotonic() - begun, timeout, start_timeout)
+
+    def check_time(self, seen: Seen, passed: float, timeout: float | None, start_timeout: float | None) -> None:
+        """WaitTimeoutError or NotStartedError when a job that has not ended is out of the time given."""
+        if timeout is not None and passed >= timeout:
+            raise WaitTimeoutError(
+                f"job {self.name!r} is {seen.state.name} after {timeout:g} s and goes on",
+                hint=f"arena wait {self.name}, arena delete {self.name}",
+            )
+        if start_timeout is not None and passed >= start_timeout and seen.observed.started is None:
+            raise NotStartedError(
+                f"job {self.name!r} did not start within {start_timeout:g} s: {seen.state.name}",
+                why=seen.status.message,
+                hint=f"arena why {self.name}",
+            )
 
     def logs(
         self,
@@ -349,10 +352,6 @@ def history(name: str = "") -> builtins.list[Seen]:
 def delete(name: str) -> Seen:
     """End and remove a job; see `Handle.delete`."""
     return Client().get(name).delete()
-
-
-def _deadline(seconds: float | None) -> float | None:
-    return None if seconds is None else time.monotonic() + seconds
 
 
 def _ref(seen: Seen) -> Ref:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -20,10 +21,26 @@ if TYPE_CHECKING:
 def stop(ctx: click.Context, names: tuple[str, ...]) -> int:
     """End jobs and keep them in the list."""
     client = common.client(ctx)
-    for name in names:
+    return _first(_stop(client, name) for name in dict.fromkeys(names))
+
+
+def _stop(client: Client, name: str) -> int:
+    """Stop one job, saying what happened; its exit code, so that the others are stopped all the same."""
+    from arena.errors import ArenaError
+
+    try:
         seen = client.get(name).stop()
-        common.say(f"{seen.name} is {seen.state.name}")
+    except ArenaError as error:
+        common.print_error(error, as_json=False)
+        return error.exit_code
+    common.say(f"{seen.name} is {seen.state.name}")
     return 0
+
+
+def _first(codes: Iterable[int]) -> int:
+    """The first exit code that is not 0, of all that are tried; 1 for Arena (Go)'s scripts."""
+    code = next((code for code in list(codes) if code), 0)
+    return min(code, 1) if common.compat() else code
 
 
 @click.command(
@@ -48,8 +65,7 @@ def delete(ctx: click.Context, /, names: tuple[str, ...], must_exist: bool, forc
     chosen = list(dict.fromkeys((*names, *_chosen(client, asked))))
     if not chosen and not (asked["labels"] or asked["state"] or asked["everything"]):
         raise click.UsageError("which jobs? Give names, -l, --state or --all", ctx)
-    codes = [_delete(client, name, must_exist=must_exist, force=force) for name in chosen]
-    return next((code for code in codes if code), 0)
+    return _first(_delete(client, name, must_exist=must_exist, force=force) for name in chosen)
 
 
 def _chosen(client: Client, asked: dict[str, Any]) -> list[str]:
@@ -105,7 +121,7 @@ def prune(ctx: click.Context, since: str | None, all_users: bool, dry_run: bool,
         common.say("No job need to be deleted")
     if dry_run or not found or not (yes or _agreed(len(found))):
         return 0
-    return max(_delete(client, seen.run_id, must_exist=False, force=True) for seen in found)
+    return _first(_delete(client, seen.run_id, must_exist=False, force=True) for seen in found)
 
 
 def _line(seen: Seen) -> str:

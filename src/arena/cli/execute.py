@@ -9,13 +9,31 @@ import click
 from arena.cli import common
 
 
+class Exec(click.Command):
+    """`exec NAME [FLAGS] [--] WORDS`: flags stand beside the name; from the next word on all is the program's."""
+
+    allow_interspersed_args = False
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        valued = {name for param in self.params if not getattr(param, "is_flag", True) for name in param.opts}
+        flags: list[str] = []
+        name: list[str] = []
+        rest = list(args)
+        while rest and rest[0] != "--" and (rest[0].startswith("-") or not name):
+            word = rest.pop(0)
+            (flags if word.startswith("-") else name).append(word)
+            flags += [rest.pop(0)] if word in valued and rest else []
+        words = rest[1:] if rest[:1] == ["--"] else rest
+        return super().parse_args(ctx, [*flags, "--", *(name or words[:1]), *(words if name else words[1:])])
+
+
 @click.command(
     "exec",
-    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    cls=Exec,
     epilog="""\b
 Examples:
   arena exec mnist                          a shell with the first replica's folder and environment
-  arena exec --replica worker-1 mnist -- env
+  arena exec mnist --replica worker-1 -- env
 """,
 )
 @click.option("--replica", "--instance", "-i", metavar="NAME", help="Which replica; the first one by default.")
@@ -31,7 +49,6 @@ def execute(ctx: click.Context, name: str, words: tuple[str, ...], replica: str 
     seen = job.get()
     names, _ = showing.choose(seen, replica=replica or (), rank=rank)
     chosen = next((r for r in seen.observed.replicas if names is None or r.name in names), None)
-    words = words[1:] if words[:1] == ("--",) else words
     return job.exec(chosen.name if chosen else "", words or (os.environ.get("SHELL") or "sh",))
 
 

@@ -132,11 +132,10 @@ def limited(job: Handle, timeout: float | None, start_timeout: float | None) -> 
     begun = time.monotonic()
 
     def ring(*_: object) -> None:
-        with_start = None if start_timeout is None else max(0.0, start_timeout - (time.monotonic() - begun))
-        with_end = None if timeout is None else max(0.0, timeout - (time.monotonic() - begun))
-        for _seen in job.watch(timeout=with_end, start_timeout=with_start):
-            break
-        arm()
+        seen = job.get()
+        if not seen.state.final:
+            job.check_time(seen, time.monotonic() - begun, timeout, start_timeout)
+            arm()
 
     def arm() -> None:
         passed = time.monotonic() - begun

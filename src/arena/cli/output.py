@@ -240,7 +240,7 @@ def table(
 ) -> str:
     """Columns side by side with two spaces between, as wide as their characters; `rule` underlines the headings.
 
-    >>> click.echo(table(["mnist"], [Column("NAME", str), Column("LENGTH", len)]), end="")
+    >>> print(table(["mnist"], [Column("NAME", str), Column("LENGTH", len)]), end="")
     NAME   LENGTH
     mnist  5
     """

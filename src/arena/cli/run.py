@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -22,6 +22,14 @@ if TYPE_CHECKING:
     from arena.status import Seen
 
 AGAIN = 0.8  # seconds in which a second Ctrl-C deletes the job
+
+
+class Limits(NamedTuple):
+    """How many seconds a command waits for the end and for the start of its job."""
+
+    end: float | None
+    start: float | None
+
 
 RUN_EPILOG = """\b
 Examples:
@@ -74,9 +82,19 @@ def _run(ctx: click.Context, /, **given: Any) -> int:
         common.say(f"Note: {note}")
     file = _file(given)
     job = _job(file.type if file else "job", file, given)
-    if given["result"] == "-":
-        raise click.UsageError("--result: stdout is the job's; name a file", ctx)
+    _check_result(given["result"])
     return _make(ctx, job, given, creates="run", attached=not given["detach"])
+
+
+def _check_result(path: str | None) -> None:
+    """SpecError where the summary could not be written: that is told before the job starts, not after its end."""
+    from arena.errors import SpecError
+
+    if path == "-":
+        raise SpecError("--result: stdout is the job's; name a file")
+    folder = os.path.dirname(path or "") or "."
+    if path and (os.path.isdir(path) or not os.access(folder, os.W_OK)):
+        raise SpecError(f"--result: {path} cannot be written")
 
 
 run = JobCommand("run", kind="job", callback=_run, params=[*making(), *RUN_OPTIONS], epilog=RUN_EPILOG)
@@ -228,6 +246,9 @@ def _make(
     from arena.cli.signals import Interrupt, Signals
     from arena.errors import ArenaError
 
+    limits = Limits(
+        common.seconds("--timeout", given["timeout"]), common.seconds("--start-timeout", given["start_timeout"])
+    )
     client = client or common.client(ctx)
     plan = client.plan(job, creates=creates, typed=("arena", *sys.argv[1:]), **(context or {}))
     if given["dry_run"]:
@@ -239,7 +260,7 @@ def _make(
             with signals.hold():
                 handle = client.submit(plan, replace=given["replace"], force=given["force"])
                 _submitted(handle, given, attached=attached, followed=creates == "run")
-            return _attached(handle, given, followed=creates == "run") if attached else 0
+            return _attached(handle, given, limits, followed=creates == "run") if attached else 0
         except Interrupt as stop:
             return _interrupted(handle, stop, signals, given) if handle else stop.exit_code
         except BrokenPipeError:
@@ -296,11 +317,11 @@ def _submitted(job: Handle, given: Mapping[str, Any], *, attached: bool, followe
     sys.stdout.flush()
 
 
-def _attached(job: Handle, given: Mapping[str, Any], *, followed: bool) -> int:
+def _attached(job: Handle, given: Mapping[str, Any], limits: Limits, *, followed: bool) -> int:
     """Follow (or only wait for) a job to its end; its exit code."""
     from arena.cli import output, wait
 
-    seen = _to_its_end(job, given, followed=followed)
+    seen = _to_its_end(job, given, limits, followed=followed)
     if given.get("result"):
         _write_result(seen, given["result"])
     if not followed and given["fmt"] in ("json", "yaml"):
@@ -311,15 +332,13 @@ def _attached(job: Handle, given: Mapping[str, Any], *, followed: bool) -> int:
     return code
 
 
-def _to_its_end(job: Handle, given: Mapping[str, Any], *, followed: bool) -> Seen:
+def _to_its_end(job: Handle, given: Mapping[str, Any], limits: Limits, *, followed: bool) -> Seen:
     from arena.cli import follow, wait
 
-    timeout = common.seconds("--timeout", given["timeout"])
-    start = common.seconds("--start-timeout", given["start_timeout"])
     if not followed:
-        return wait.waited(job, timeout, start)
+        return wait.waited(job, *limits)
     prefix = True if given["prefix"] else False if given["raw"] else None
-    return follow.follow(job, show_all=given["show_all"], prefix=prefix, timeout=timeout, start_timeout=start)
+    return follow.follow(job, show_all=given["show_all"], prefix=prefix, timeout=limits.end, start_timeout=limits.start)
 
 
 def _write_result(seen: Seen, path: str) -> None:
