@@ -220,8 +220,14 @@ def exit_code(code: int, words: list[str]) -> int:
 
 
 def before_program(words: list[str]) -> list[str]:
-    """The words before `--`."""
-    return words[: words.index("--")] if "--" in words else words
+    """The words that are arena's own: those before `--`, in `run` those before the program."""
+    words = words[: words.index("--")] if "--" in words else words
+    if command_word(words) != "run":
+        return words
+    from arena.cli.run import run as command
+
+    start = words.index("run") + 1
+    return [*words[:start], *command.own_words(words[start:])]
 
 
 def command_word(words: list[str]) -> str:

@@ -6,7 +6,9 @@ and tells everything at once. Only what was typed is a value; defaults stay on t
 
 from __future__ import annotations
 
+import contextlib
 import difflib
+import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -94,6 +96,13 @@ class JobCommand(click.Command):
             return super().parse_args(ctx, words)
         except click.NoSuchOption as error:
             raise self._unknown(ctx, error.option_name) from None
+
+    def own_words(self, args: Sequence[str]) -> list[str]:
+        """The words that are arena's, as far as they can be told: those before the program."""
+        own: list[str] = []
+        with contextlib.suppress(SpecError):
+            own += itertools.takewhile(lambda word: word != "--", _Walk(self, click.Context(self)).words(args))
+        return own
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter, everything: bool = False) -> None:
         self.format_usage(ctx, formatter)
