@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import sys
 import time
 import uuid
 from collections.abc import Iterator
@@ -31,7 +32,8 @@ def job_env(tmp_path: Path, plain_environment: None) -> Iterator[dict[str, str]]
     """The environment of a user with a home and a state folder of his own; at the end his jobs are ended."""
     mark = uuid.uuid4().hex
     env = {**os.environ, MARK: mark, "HOME": str(tmp_path / "home"), "ARENA_STATE_DIR": str(tmp_path / "state")}
-    env["ARENA_LOCAL_GRACE"] = "1s"
+    env |= {"ARENA_LOCAL_GRACE": "1s", "VIRTUAL_ENV": sys.prefix}
+    env["PATH"] = f"{sys.prefix}/bin{os.pathsep}{env['PATH']}"
     yield env
     for job in arena.Client(backend="local", env=env).list():
         if not job.get().state.final:

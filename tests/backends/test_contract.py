@@ -97,7 +97,9 @@ def test_a_file_name_with_blanks_stays_one_word(place: LocalPlace) -> None:
     job = place.run(py(SHOW, "in 01 A.ipynb", "out.ipynb"))
     job.wait(check=True)
     assert len(texts(job.logs())) == 2
-    assert job.get().job.command[-2:] == ("in 01 A.ipynb", "out.ipynb")
+    kept = job.get().job
+    assert kept
+    assert kept.command[-2:] == ("in 01 A.ipynb", "out.ipynb")
 
 
 def test_the_program_starts_in_the_folder_of_the_caller(place: LocalPlace) -> None:
@@ -453,9 +455,9 @@ def test_retry_starts_the_whole_gang_with_new_ports_and_keeps_what_was(place: Lo
     )
     seen = job.wait()
     assert (seen.state, seen.exit_code, seen.observed.attempt) == (State.SUCCEEDED, 0, 3)
-    lines = [(line.attempt, *line.text.split()) for line in job.logs(follow=True)]
-    ports = {}
-    for attempt, said, _, port in lines:
+    lines = [(line.attempt, line.text.split()) for line in job.logs(follow=True)]
+    ports: dict[int, set[str]] = {}
+    for attempt, (said, _, port) in lines:
         assert str(attempt) == said
         ports.setdefault(attempt, set()).add(port)
     assert [len(ports[attempt]) for attempt in (1, 2, 3)] == [1, 1, 1]
