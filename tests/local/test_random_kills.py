@@ -152,7 +152,7 @@ def test_supervisor_and_keepers_together_leave_only_lost_jobs(place: LocalPlace,
     choice = random.Random(seed)
 
     def live(one: random.Random) -> None:
-        job = place.run(sh(REPLICA), workers=2, env={"CODE": "3", "N": "100"})
+        job = place.run(sh(REPLICA), workers=2, env={"CODE": "3", "N": "1000"})
         until(lambda: job.where.get(job.ref).observed.started)
         time.sleep(one.uniform(0.0, 0.3))
         kill_all(job)

@@ -389,6 +389,8 @@ class LocalBackend:
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline and run.facts().supervisors == facts.supervisors:
             time.sleep(0.01)
+            if not state.is_locked(run.path / "lock"):
+                return
         while time.monotonic() < deadline and self._unsettled(run):
             time.sleep(0.02)
 
