@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
+from msgspec import structs
 
 from arena import declared, jobs
 from arena.cli import common
 from arena.cli.options import JobCommand, JobOption, program_note, values
-from arena.job import Job
+from arena.job import Job, shorten
 
 if TYPE_CHECKING:
     from arena.backends.base import Plan
@@ -44,6 +45,14 @@ Examples:
   arena submit -f job.yaml --name again
   arena submit job --wait -- sh -c 'exit 3'
 """
+
+
+# kubectl's words, and those of Arena (Go)'s switch.
+DRY_RUN = {"client": "client", "server": "server", "true": "client", "none": "", "false": ""}
+
+
+def _dry_run_word(_ctx: click.Context, _param: click.Parameter, word: str | None) -> str:
+    return DRY_RUN[word] if word else ""
 
 
 def making() -> list[click.Option]:
@@ -228,8 +237,17 @@ def _job(kind: type[Job] | str, file: RunFile | None, given: Mapping[str, Any]) 
     above = values(kind, given)
     command = above.get("command")
     if isinstance(command, list) and len(command) == 1 and " " in command[0] and os.path.isfile(command[0]):
-        above["command"] = ["sh", "-c", 'exec "$0"', os.path.abspath(command[0])]
+        above["command"] = _file_with_blanks(command[0])
     return file.job(above) if file else declared.build(kind, above)
+
+
+def _file_with_blanks(path: str) -> list[str]:
+    """The words that start a file whose name would else be a shell line."""
+    from arena import choice
+
+    if path.endswith(".py"):
+        return [choice.python(os.environ), path]
+    return ["sh", "-c", 'exec "$0"', os.path.abspath(path)]
 
 
 def _make(
@@ -250,6 +268,7 @@ def _make(
         common.seconds("--timeout", given["timeout"]), common.seconds("--start-timeout", given["start_timeout"])
     )
     client = client or common.client(ctx)
+    job = structs.replace(job, name=_lasting_name(job)) if given["dry_run"] and not job.name else job
     plan = client.plan(job, creates=creates, typed=("arena", *sys.argv[1:]), **(context or {}))
     if given["dry_run"]:
         return _dry_run(plan, given)
@@ -270,6 +289,15 @@ def _make(
             if handle and given["rm"]:
                 handle.delete(force=True)
             raise
+
+
+def _lasting_name(job: Job) -> str:
+    """A name like those that are made up, but the same each time: a dry run gives the same bytes everywhere."""
+    import hashlib
+
+    stem = os.path.splitext(os.path.basename(next((word for word in job.command if word != "-m"), "")))[0]
+    letters = hashlib.sha256(repr(job).encode(errors="surrogateescape")).hexdigest()[:4]
+    return f"{shorten(stem, 40)}-{letters}"
 
 
 def _left(handle: Handle | None, given: Mapping[str, Any]) -> None:
