@@ -473,3 +473,13 @@ def pure_env() -> dict[str, str]:
     import arena.settings
 
     return {"PYTHONPATH": str(Path(arena.settings.__file__).parent.parent)}
+
+
+def test_what_arena_sets_in_jobs_is_no_unknown_variable() -> None:
+    from arena.backends.local import layout
+    from arena.jobs.plain import PlainJob
+
+    job = PlainJob(name="mnist", command=("train.py",))
+    (placed,) = layout.place(job, "mnist-7k3f", job.roles(), [20_000], (), Path("/"), 1)
+    ((_, env),) = placed.programs
+    assert Settings.load({}, env, Path("/")).unknown_env == ()

@@ -303,10 +303,15 @@ def _body(command: click.Command, ctx: click.Context) -> Iterator[str]:
         yield from (*flags_table([option for option in shown if option not in own], ctx), "")
     elif any("--help" not in option.opts for option in shown):
         yield from ("### Flags" if ctx.parent and ctx.parent.parent else "## Flags", "", *flags_table(shown, ctx), "")
-    if hidden := [spelling for option in options if option.hidden for spelling in option.opts]:
-        yield from (f"Accepted too: {_code(hidden)}.", "")
+    yield from _hidden(options)
     if examples := (command.epilog or "").partition("Examples:\n")[2].rstrip():
         yield from ("## Examples", "", f"```\n{inspect.cleandoc(examples)}\n```", "")
+
+
+def _hidden(options: Iterable[click.Option]) -> Iterator[str]:
+    """What is taken and not shown: rarely used, or kept for scripts written for Arena (Go)."""
+    if hidden := [spelling for option in options if option.hidden for spelling in option.opts]:
+        yield from (f"Accepted too: {_code(hidden)}.", "")
 
 
 def _submit_flags(ctx: click.Context) -> Iterator[str]:
@@ -316,7 +321,7 @@ def _submit_flags(ctx: click.Context) -> Iterator[str]:
     fields = {flag for field in declared.leaves("job") for flag in field.flags}
     options = [param for param in command.get_params(ctx) if isinstance(param, click.Option)]
     own = [option for option in options if not option.hidden and not fields & {*option.opts}]
-    yield from ("## Flags", "", *flags_table(own, ctx), "", "## Types", "")
+    yield from ("## Flags", "", *flags_table(own, ctx), "", *_hidden(options), "## Types", "")
     types = ", ".join(f"[{name}](type-{name}.md)" for name in jobs.BUILT_IN)
     yield f"Beside these stand the flags of the type: {types}."
 

@@ -66,6 +66,8 @@ KNOWN_ENV = {
     "ARENA_OUTPUT_DIR": "set in jobs: where results are kept",
     "ARENA_JOB_NAME": "set in jobs",
     "ARENA_RUN_ID": "set in jobs",
+    "ARENA_REPLICA": "set in jobs",
+    "ARENA_ATTEMPT": "set in jobs",
 }
 
 PROJECT_FILE = "arena.yaml"
