@@ -98,7 +98,8 @@ class Keeper:
             os.close(pipe.write)
         self.running = set(self.pids)
         self.replica = replace(self.replica, pids=tuple(sorted(self.pids)), started=state.now(), state=State.RUNNING)
-        self._write("json", self.replica)
+        if not self._write("json", self.replica):
+            raise OSError(f"{self.launch.folder} cannot be written")
         for trouble in filter(None, gate.open()):
             self.replica = replace(self.replica, reason="StartError", message=trouble.message)
 
@@ -186,7 +187,7 @@ class Keeper:
         for reading in self.pipes:
             os.close(reading)
         self.pipes = {}
-        self.log.close()
+        self.log.close(self.launch.folder.parent / "reserve")
         self.replica = self._ended()
         self._write("exit.json", self.replica)
         if self.group:
@@ -209,14 +210,16 @@ class Keeper:
             ended_by_us=self.replica.ended_by_us and not kills,
         )
 
-    def _write(self, ending: str, value: Replica) -> None:
+    def _write(self, ending: str, value: Replica) -> bool:
+        """Write it down; where that cannot be, the supervisor inherits what we do not reap, and with it the code."""
         path = self.launch.folder / f"{value.name}.{ending}"
         try:
             state.write(path, value, reserve=self.launch.folder.parent / "reserve")
+            return True
         except OSError as error:
-            self.log.dropped += 1
             with contextlib.suppress(OSError):
                 os.write(2, f"{path}: {error}\n".encode())
+            return False
 
     def _tree(self) -> list[int]:
         if not process.LINUX:
@@ -250,7 +253,8 @@ def keep(launch: Launch, pipes: list[Pipe], lock: int) -> None:
     """The life of a keeper process, forked by the supervisor with SIGTERM blocked and the keeper's lock held."""
     os.setsid()
     process.become_subreaper()
-    os.write(lock, f"{os.getpid()}\n".encode())
+    with contextlib.suppress(OSError):
+        os.write(lock, f"{os.getpid()}\n".encode())
     keeper = Keeper(launch, pipes)
     wake = listen({signal.SIGTERM: keeper.want_end})
     keeper.start()

@@ -19,6 +19,7 @@ from pathlib import Path
 
 PIECE = 16 * 1024
 SEGMENT = 8 * 2**20
+ROOM = 2**20
 
 
 class LogWriter:
@@ -63,13 +64,23 @@ class LogWriter:
         """For how many seconds a piece of a line has been waiting for the rest."""
         return time.monotonic() - min(self.since.values()) if self.since else 0.0
 
-    def close(self) -> None:
+    def close(self, reserve: Path | None = None) -> None:
+        """Write what is left; `reserve` is a file that gives its place on a full disk to the note of what was lost."""
         self.flush()
+        if self.dropped and not self._append(b"") and reserve:
+            with contextlib.suppress(OSError):
+                reserve.unlink()
+            self._append(b"")
         if self.file >= 0:
             os.close(self.file)
             self.file = -1
 
     def _write(self, data: bytes) -> None:
+        if (self.dropped and not self._has_room()) or not self._append(data):
+            self.dropped += len(data)
+
+    def _append(self, data: bytes) -> bool:
+        """Write all of it, after a line that says what could not be written before; or, on a full disk, nothing."""
         try:
             if self.file < 0 or self.size >= SEGMENT:
                 self._open()
@@ -79,7 +90,15 @@ class LogWriter:
             self.size += _write_all(self.file, data)
             self.dropped = 0
         except OSError:
-            self.dropped += len(data)
+            return False
+        return True
+
+    def _has_room(self) -> bool:
+        """Whether a disk that was full has room for more than the last words of jobs."""
+        with contextlib.suppress(OSError):
+            found = os.statvfs(self.folder)
+            return found.f_bavail * found.f_frsize >= ROOM
+        return False
 
     def _open(self) -> None:
         if self.file >= 0:
@@ -87,8 +106,10 @@ class LogWriter:
             self.file = -1
             self.number += 1
         path = segment(self.folder, self.name, self.number)
-        self.file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self.file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self.size = os.fstat(self.file).st_size
+        if self.size and os.pread(self.file, 1, self.size - 1) != b"\n":
+            self.size += os.write(self.file, b"\n")  # whoever wrote before us was killed while it wrote
         for old in segments(self.folder, self.name)[1 : -self.keep + 1]:
             with contextlib.suppress(OSError):
                 segment(self.folder, self.name, old).unlink()
@@ -141,11 +162,20 @@ class Entry:
     __slots__ = ("data", "local_rank", "time", "whole")
 
     def __init__(self, line: bytes) -> None:
-        time_, stream, tag, data = line.split(b" ", 3)
-        self.time = time_
+        self.time, stream, tag, self.data = line.split(b" ", 3)
         self.local_rank = int(stream[7:]) if stream[6:7] == b"." else 0
         self.whole = tag == b"F"
-        self.data = data
+
+
+ENTRY = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z std(?:out|err)(?:\.\d+)? [FP] ")
+
+
+def entries(lines: list[bytes]) -> list[Entry]:
+    """The entries in these lines, without what was left half-written by a killed keeper."""
+    try:
+        return [Entry(line) for line in lines]
+    except ValueError:
+        return [Entry(line) for line in lines if ENTRY.match(line)]
 
 
 def parse_time(text: bytes) -> datetime:
@@ -174,7 +204,7 @@ class LogReader:
                 return []
             data += self._data(limit)
         *lines, self.rest = (self.rest + data).split(b"\n")
-        return [Entry(line) for line in lines]
+        return entries(lines)
 
     def _first(self) -> bool:
         numbers = segments(self.folder, self.name)
@@ -184,6 +214,8 @@ class LogReader:
     def _data(self, limit: int) -> bytes:
         try:
             with open(segment(self.folder, self.name, self.number or 0), "rb") as file:
+                if file.seek(0, os.SEEK_END) < self.offset:
+                    self.offset, self.rest = file.tell(), b""  # a write that did not fit was taken back
                 file.seek(self.offset)
                 data = file.read(limit)
         except FileNotFoundError:
@@ -198,6 +230,8 @@ class LogReader:
         if not later:
             return False, b""
         data = self._data(2**24)
+        if not (self.rest + data).endswith(b"\n"):
+            data += b"\n"  # its last entry was never finished
         if later[0] != number + 1:
             data += f"{stamp()} stderr F [arena: the middle of this log was not kept]\n".encode()
         self.number, self.offset = later[0], 0
