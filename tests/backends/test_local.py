@@ -309,3 +309,27 @@ def test_a_job_of_another_host_is_shown_but_never_judged(place: LocalPlace) -> N
         job.stop()
     made.write_text(text)
     job.delete()
+
+
+# --- endless logs --------------------------------------------------------------------------------------------
+
+ENDLESS = "awk 'BEGIN { for (n = %d; n <= %d; n++) printf \"%%07d %%092d\\n\", n, 0 }'"
+
+
+def test_of_an_endless_log_head_and_tail_are_kept(place: LocalPlace) -> None:
+    """A few seconds: 60 MB are written, of which 16 MB are kept; who reads too slowly is told what he missed."""
+    script = f"{ENDLESS % (1, 80_000)}; {HOLD}; {ENDLESS % (80_001, 600_000)}"
+    job = place.client(ARENA_LOG_MAX="16M").run(sh(script))
+    slow = job.logs(follow=True)
+    read = [next(slow) for _ in range(65_000)]  # into the second segment
+    place.go()
+    job.wait(check=True)
+    for lines in (list(job.logs()), [*read, *slow]):
+        numbers = [int(line.text.split()[0]) for line in lines if not line.text.startswith("[arena")]
+        assert numbers == sorted(set(numbers))
+        assert (numbers[0], numbers[-1]) == (1, 600_000)
+        notes = [line.text for line in lines if line.text.startswith("[arena")]
+        assert notes == ["[arena: the middle of this log was not kept]"]
+    kept = Path(place.env["ARENA_STATE_DIR"]).rglob("*.log")
+    assert sum(path.stat().st_size for path in kept) < 30 * 2**20
+    assert texts(job.logs(tail=1))[0].startswith("0600000 ")

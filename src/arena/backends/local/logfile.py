@@ -233,6 +233,7 @@ class LogReader:
         if not (self.rest + data).endswith(b"\n"):
             data += b"\n"  # its last entry was never finished
         if later[0] != number + 1:
+            self.rest = self.rest if data else b""  # the other half of a line may be gone
             data += f"{stamp()} stderr F [arena: the middle of this log was not kept]\n".encode()
         self.number, self.offset = later[0], 0
         return True, data
