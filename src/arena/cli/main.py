@@ -149,6 +149,11 @@ def run(words: list[str]) -> int:
         return answer(words)
     except click.exceptions.Exit as stop:
         return stop.exit_code
+    except click.UsageError as error:
+        if type(error).__name__ == "NoArgsIsHelpError":  # click 8.2 and later; before it printed its help and went
+            click.echo(error.format_message(), err=bool(words))
+            return exit_code(2, words) if words else 0
+        return report(usage_error(error), words)
     except click.ClickException as error:
         return report(usage_error(error), words)
     except ArenaError as error:

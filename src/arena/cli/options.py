@@ -104,6 +104,16 @@ class JobCommand(click.Command):
             own += itertools.takewhile(lambda word: word != "--", _Walk(self, click.Context(self)).words(args))
         return own
 
+    def first_word(self, args: Sequence[str]) -> int | None:
+        """The place of the first word that is neither a flag nor the value of one; a type must stand there."""
+        walk = _Walk(self, click.Context(self))
+        rest = list(args)
+        while rest and rest[0] != "--":
+            if not rest[0].startswith("-"):
+                return len(args) - len(rest)
+            walk.flag(rest.pop(0), rest)
+        return None
+
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter, everything: bool = False) -> None:
         self.format_usage(ctx, formatter)
         self.format_help_text(ctx, formatter)
@@ -221,7 +231,7 @@ class _Walk:
                 yield from ["--", *rest]
                 return
             if self._is_flag(word):
-                yield from self._flag(word, rest)
+                yield from self.flag(word, rest)
             elif self.interspersed:
                 yield word
             else:
@@ -238,7 +248,8 @@ class _Walk:
         self.ctx.meta[_AFTER_PROGRAM] = (after_program(words, long), name)
         return ["--", *words]
 
-    def _flag(self, word: str, rest: list[str]) -> list[str]:
+    def flag(self, word: str, rest: list[str]) -> list[str]:
+        """The flag as click spells it, with its value taken from the rest."""
         name, equals, value = word.partition("=")
         option = self.options.get(name)
         if option is None:

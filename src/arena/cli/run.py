@@ -62,8 +62,8 @@ def making() -> list[click.Option]:
         JobOption(["--replace"], is_flag=True, common=True, help="Replace my finished job of that name."),
         JobOption(["--force"], is_flag=True, help="With --replace: also a running one."),
         JobOption(["--strict"], is_flag=True, help="What has no effect here is an error."),
-        JobOption(["--dry-run"], metavar="client|server", bare="client", common=True,
-                  help="Print what would be made, do nothing."),
+        JobOption(["--dry-run"], metavar="client|server", bare="client", common=True, callback=_dry_run_word,
+                  type=click.Choice([*DRY_RUN]), help="Print what would be made, do nothing."),
         JobOption(["--timeout"], metavar="DURATION", help="Stop waiting after 90s, 5m, 2h (exit 124)."),
         JobOption(["--start-timeout"], metavar="DURATION", help="Fail (exit 125) when it does not start in time."),
         JobOption(["--rm"], is_flag=True, help="Delete the job when this command is interrupted, and at its end."),
@@ -139,16 +139,32 @@ class Submit(click.Group):
         return args[0], self.get_command(ctx, args[0]), args[1:]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if args and args[0].startswith("-") and args[0] not in ("-h", "--help"):
-            args = [_type_of(args), *args]
+        if not args or (args[0].startswith("-") and args[0] not in ("-h", "--help")):
+            args = _type_first(args)
         return super().parse_args(ctx, args)
 
 
+def _type_first(args: list[str]) -> list[str]:
+    """The words with the type in front: the first that is no flag's, else that of the run file."""
+    place = _any_type().first_word(args)
+    if place is not None and args[place] in (*jobs.names(), *jobs.ALIASES):
+        return [args[place], *args[:place], *args[place + 1 :]]
+    return [_type_of(args), *args]
+
+
+def _any_type() -> JobCommand:
+    """The flags that every type has, for words in which the type does not come first."""
+    command = JobCommand("submit", kind="job", interspersed=True, params=making())
+    common.placed(command)
+    return command
+
+
 def _type_of(args: list[str]) -> str:
-    """The type of a `submit` whose first word is a flag: in its run file, or the first word that names one."""
+    """The type of a `submit` that names none: it stands in its run file."""
     from arena import runfile
 
-    for word, following in zip(args, [*args[1:], ""], strict=True):
+    own = args[: args.index("--")] if "--" in args else args
+    for word, following in zip(own, [*own[1:], ""], strict=True):
         if word in ("-f", "--file") and following:
             return runfile.read(runfile.read_text(following), following).type
         if word.startswith("--file="):
