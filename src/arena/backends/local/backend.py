@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from arena import jobs, quantity, secrets, status
 from arena.backends.base import Context, LogLine, LogQuery, Plan, Query, Ref, Warnings
-from arena.backends.local import devices, launch, layout, process, recorded, state
+from arena.backends.local import devices, keeping, launch, layout, process, recorded, state
 from arena.backends.local.reading import read_logs
 from arena.errors import (
     AlreadyExistsError,
@@ -139,7 +139,11 @@ class LocalBackend:
                 raise
             finally:
                 os.close(lock)
+        self._keep_history()
         return Ref(name=plan.name, run_id=plan.run_id)
+
+    def _keep_history(self) -> None:
+        keeping.keep(self.state, self.settings.seconds("history.max_age"), self.settings.size("history.max_size"))
 
     def _undo(self, plan: Plan) -> None:
         """Leave nothing of a submit that failed before its job was there."""
@@ -291,6 +295,7 @@ class LocalBackend:
         if not self.state.exists:
             return
         self.state.ready().sweep()
+        self._keep_history()
         for row in self._rows(query.name, gone=query.gone, warnings=warnings):
             try:
                 seen = self._see_row(row)
