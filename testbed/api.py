@@ -41,6 +41,7 @@ class Api:
         cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
         self.server = urlsplit(cluster["server"])
         self.token = user.get("token")
+        self.timeout = 30.0
         authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
         self.tls = ssl.create_default_context(cadata=authority)
         if "client-certificate" in user:
@@ -69,7 +70,7 @@ class Api:
     def raw(self, method: str, path: str, body: Object | None = None, kind: str = "application/json") -> bytes:
         """One request on a connection of its own; threads may share the client."""
         connection = http.client.HTTPSConnection(
-            self.server.hostname or "", self.server.port, timeout=30, context=self.tls
+            self.server.hostname or "", self.server.port, timeout=self.timeout, context=self.tls
         )
         headers = {"Content-Type": kind, "Accept": "application/json"}
         if self.token:

@@ -21,7 +21,7 @@ from testbed.configuration import kubeconfig as kubeconfig_of
 from testbed.configuration import write_configuration
 from testbed.errors import BedError
 from testbed.layout import LAST_NUMBER, NODE, Layout, layout
-from testbed.operators import install, wait_until_ready
+from testbed.operators import chosen, install, wait_until_ready
 from testbed.parts import check_built, check_machine, copy_images, snapshotter
 from testbed.places import REPOSITORY, beds
 from testbed.programs import program
@@ -46,6 +46,7 @@ class Bed:
     @classmethod
     def start(cls, *, kubelet: bool = True, operators: tuple[str, ...] = (), detached: bool = False) -> Self:
         """A new test bed, ready to use; it ends with this process unless it is detached."""
+        chosen(operators)
         check_machine()
         check_built()
         sweep()
@@ -169,7 +170,7 @@ class Bed:
     def _until(self, what: str, probe: Callable[[], Found | None]) -> Found:
         def probe_alive() -> Found | None:
             if self.process.poll() is not None or not is_alive(self.place):
-                raise BedError(f"the test bed ended while it started; its logs: {self.place.logs}")
+                raise BedError(f"the test bed ended while it started: {_last_line(self.place)}", str(self.place.logs))
             return probe()
 
         return wait_for(what, probe_alive, STARTING)
@@ -215,7 +216,7 @@ def _reserve() -> tuple[Layout, int]:
     for number in range(1, LAST_NUMBER + 1):
         place = layout(number)
         with contextlib.suppress(FileExistsError):
-            if not Path("/sys/class/net", place.link).exists():
+            if not place.is_taken:
                 return place, _make_folder(place)
     raise BedError(f"{LAST_NUMBER} test beds run already", "python -m testbed down --all")
 
@@ -233,6 +234,11 @@ def _make_folder(place: Layout) -> int:
         shutil.rmtree(hidden)
         raise FileExistsError(place.folder) from error
     return lock
+
+
+def _last_line(place: Layout) -> str:
+    lines = (place.logs / "guard.log").read_text(errors="replace").strip().splitlines()
+    return lines[-1] if lines else "it said nothing"
 
 
 def _account(team: str, name: str) -> str:

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -21,8 +22,9 @@ CONTAINERD_SOCKET = "/run/containerd/containerd.sock"
 def write_configuration(bed: Layout, snapshotter: str) -> None:
     """Write every file that is known before anything runs."""
     tokens = new_tokens()
+    shutil.rmtree(bed.logs, ignore_errors=True)
     for folder in (bed.logs, bed.kubeconfigs, bed.folder / "cni"):
-        folder.mkdir()
+        folder.mkdir(parents=True)
     _write(bed.folder / "tokens.csv", token_file(tokens))
     _write(bed.folder / "token.key", new_tokens()["admin"])
     _write(bed.folder / "token-webhook", json.dumps(token_webhook()))

@@ -4,6 +4,7 @@ Addresses inside are the same for every test bed, since each has a network of it
 between the host and the test bed differs.
 """
 
+import zlib
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,11 +32,21 @@ class Layout(NamedTuple):
 
     @property
     def link(self) -> str:
-        return f"arenatb{self.number}"
+        """The host's end of the link; no two caches share a name, and none is longer than 15 letters."""
+        return f"arenatb{self.number}-{self._mark}"
 
     @property
     def cgroup(self) -> str:
-        return f"arena-testbed-{self.number}"
+        return f"arena-testbed-{self.number}-{self._mark}"
+
+    @property
+    def is_taken(self) -> bool:
+        """Whether a test bed has this number's addresses, even one of another cache."""
+        return any(Path("/sys/class/net").glob(f"arenatb{self.number}-*"))
+
+    @property
+    def _mark(self) -> str:
+        return f"{zlib.crc32(bytes(self.folder)) & 0xFFFF:04x}"
 
     @property
     def host_address(self) -> str:
@@ -55,7 +66,8 @@ class Layout(NamedTuple):
 
     @property
     def logs(self) -> Path:
-        return self.folder / "logs"
+        """The programs' logs; they stay until the number is used again."""
+        return self.folder.parent.parent / "logs" / str(self.number)
 
     @property
     def certificates(self) -> Path:

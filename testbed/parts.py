@@ -154,10 +154,11 @@ _IMPORT = """
 set -e
 mount -t tmpfs tmpfs /run
 containerd --config "$1" >"$2" 2>&1 &
+server=$!
 for _ in $(seq 300); do ctr version >/dev/null 2>&1 && break; sleep 0.1; done
 shift 2
 for image; do ctr --namespace k8s.io images import --snapshotter "$SNAPSHOTTER" "$image" >/dev/null; done
-kill %1; wait %1 || true
+kill $server; wait $server || true
 """
 
 

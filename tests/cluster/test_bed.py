@@ -1,0 +1,205 @@
+"""The test bed itself: who may do what, several beside each other, and no trace of a killed one."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from testbed import tokens
+from testbed.api import Api, ApiError, wait_for
+from testbed.bed import Bed
+from testbed.guard import CGROUPS
+from testbed.layout import layout
+from testbed.places import REPOSITORY
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
+
+KWOK_NODE = {"type": "kwok"}
+PODS = 4000
+NODES = 500
+
+
+def command(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "testbed", *words], cwd=REPOSITORY, capture_output=True, text=True)
+
+
+def traces(bed: Bed) -> list[str]:
+    """What is left of a test bed on the host."""
+    place = bed.place
+    mounts = [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if str(place.folder) in line]
+    links = [str(link) for link in Path("/sys/class/net").iterdir() if link.name == place.link]
+    cgroups = [str(found) for found in [*CGROUPS.glob(place.cgroup), *CGROUPS.glob(f"*/{place.cgroup}")]]
+    folders = [str(place.folder)] if place.folder.exists() else []
+    return [*mounts, *links, *cgroups, *folders, *processes(str(place.folder))]
+
+
+def processes(words: str) -> list[str]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            line = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if words in line:
+            found.append(line)
+    return found
+
+
+def no_trace(bed: Bed) -> bool:
+    return not traces(bed)
+
+
+def rules() -> list[str]:
+    """The host's own packet rules."""
+    said = subprocess.run(["iptables-save"], capture_output=True, text=True, check=True).stdout
+    return [line for line in said.splitlines() if line.startswith("-A")]
+
+
+@pytest.mark.parametrize(
+    ("user", "own", "other"), [("alice", "team-a", "team-b"), ("ci", "team-a", "team-b"), ("carol", "team-b", "team-a")]
+)
+def test_people_have_rights_in_their_namespace_only(bed: Bed, user: str, own: str, other: str) -> None:
+    api = bed.api(user)
+    assert api.get(f"/api/v1/namespaces/{own}/pods")["items"] == []
+    with pytest.raises(ApiError, match="403 Forbidden"):
+        api.get(f"/api/v1/namespaces/{other}/pods")
+    with pytest.raises(ApiError, match="403 Forbidden"):
+        api.get("/api/v1/nodes")
+
+
+def test_a_guest_may_look_at_nothing(bed: Bed) -> None:
+    with pytest.raises(ApiError, match='User "guest" cannot list resource "pods"'):
+        bed.api("guest").get("/api/v1/namespaces/team-a/pods")
+
+
+def test_a_static_token_is_as_good_as_a_certificate(bed: Bed) -> None:
+    assert bed.api("bob", "token").get("/api/v1/namespaces/team-a/configmaps")["kind"] == "ConfigMapList"
+
+
+def test_kubectl_signs_in_by_the_plugin(bed: Bed) -> None:
+    said = bed.kubectl("auth", "whoami", "-o", "json", user="alice-exec")
+    assert json.loads(said)["status"]["userInfo"]["username"] == "alice"
+
+
+def test_a_token_of_the_plugin_is_over_after_its_life(bed: Bed) -> None:
+    api = bed.api("alice", "token")
+    key = (bed.place.folder / "token.key").read_bytes()
+    api.token = tokens.mint(key, "alice", time.time() - 10)
+    with pytest.raises(ApiError, match="401"):
+        api.get("/api/v1/namespaces/team-a/pods")
+    api.token = tokens.mint(key, "alice", time.time())
+    assert api.get("/api/v1/namespaces/team-a/pods")["items"] == []
+
+
+def test_a_second_one_runs_beside_the_first(bed: Bed) -> None:
+    before = rules()
+    with Bed.start(kubelet=False) as second:
+        second.api().post("/api/v1/namespaces", {"metadata": {"name": "only-there"}})
+        names = {one["metadata"]["name"] for one in bed.api().get("/api/v1/namespaces")["items"]}
+        assert "only-there" not in names
+        assert second.place.server != bed.place.server
+    assert traces(second) == []
+    assert rules() == before
+
+
+def kill_the_keeper(bed: Bed) -> None:
+    os.kill(int((bed.place.folder / "guard.pid").read_text()), signal.SIGKILL)
+
+
+def kill_the_twin(bed: Bed) -> None:
+    os.kill(bed.process.pid, signal.SIGKILL)
+
+
+def kill_the_api_server_for_good(bed: Bed) -> None:
+    for _ in range(6):
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                words = path.read_bytes()
+            except OSError:
+                continue
+            if b"kube-apiserver-" in words.split(b"\0")[0] and str(bed.place.folder).encode() in words:
+                os.kill(int(path.parent.name), signal.SIGKILL)
+        time.sleep(1)
+
+
+@pytest.mark.parametrize("kill", [kill_the_keeper, kill_the_twin, kill_the_api_server_for_good])
+def test_a_killed_one_leaves_no_trace(kill: Callable[[Bed], None]) -> None:
+    with Bed.start(kubelet=False) as bed:
+        kill(bed)
+        wait_for("end without a trace", lambda: no_trace(bed), 30)
+
+
+START_AND_TELL = """
+import time
+from testbed.bed import Bed
+bed = Bed.start(kubelet=False)
+print(bed.place.number, flush=True)
+time.sleep(600)
+"""
+
+
+def test_it_ends_with_its_owner() -> None:
+    owner = subprocess.Popen([sys.executable, "-c", START_AND_TELL], cwd=REPOSITORY, stdout=subprocess.PIPE, text=True)
+    assert owner.stdout
+    bed = Bed(layout(int(owner.stdout.readline())))
+    assert traces(bed)
+    owner.kill()
+    owner.wait()
+    wait_for("end without a trace", lambda: no_trace(bed), 30)
+
+
+def test_the_command_starts_shows_and_ends_one() -> None:
+    up = command("up", "--no-kubelet", "--operators", "jobset")
+    assert up.returncode == 0, up.stderr
+    number = up.stderr.split()[2]
+    try:
+        assert f"test bed {number}: https://" in command("status").stdout
+        path = command("kubeconfig", "alice", "--bed", number).stdout.strip()
+        api = Api(Path(path))
+        # Without a node there are the operators' kinds, and nobody who acts on them.
+        assert api.get("/apis/jobset.x-k8s.io/v1alpha2/namespaces/team-a/jobsets")["items"] == []
+    finally:
+        assert command("down", "--bed", number).returncode == 0
+    assert f"test bed {number}:" not in command("status").stdout
+
+
+def simulated_node(number: int) -> dict[str, object]:
+    name = f"kwok-{number}"
+    room = {"cpu": "64", "memory": "256Gi", "pods": "110", "nvidia.com/gpu": "8"}
+    return {
+        "metadata": {"name": name, "labels": {**KWOK_NODE, "kubernetes.io/hostname": name}},
+        "spec": {"taints": [{"key": "kwok", "effect": "NoSchedule"}]},
+        "status": {"capacity": room, "allocatable": room},
+    }
+
+
+def simulated_pod(number: int) -> dict[str, object]:
+    containers = [{"name": "main", "image": "none", "resources": {"limits": {"nvidia.com/gpu": "1"}}}]
+    tolerations = [{"operator": "Exists"}]
+    spec = {"containers": containers, "tolerations": tolerations, "nodeSelector": KWOK_NODE}
+    return {"metadata": {"name": f"p-{number}"}, "spec": spec}
+
+
+def test_simulated_nodes_run_thousands_of_pods_in_a_minute(bed: Bed) -> None:
+    """500 nodes and 4,000 pods: over 30 s by its size."""
+    api = bed.api()
+    api.post("/api/v1/namespaces", {"metadata": {"name": "load"}})
+    wait_for("account", lambda: api.get("/api/v1/namespaces/load/serviceaccounts/default"))
+    start = time.monotonic()
+    with ThreadPoolExecutor(16) as threads:
+        list(threads.map(lambda n: api.post("/api/v1/nodes", simulated_node(n)), range(NODES)))
+        list(threads.map(lambda n: api.post("/api/v1/namespaces/load/pods", simulated_pod(n)), range(PODS)))
+    wait_for("thousands of running pods", lambda: running(api) == PODS, 150, every=1)
+    took = time.monotonic() - start
+    print(f"{NODES} nodes and {PODS} pods in {took:.0f} s")
+    assert took < 60
+
+
+def running(api: Api) -> int:
+    return len(api.get("/api/v1/namespaces/load/pods?fieldSelector=status.phase%3DRunning")["items"])
