@@ -319,17 +319,19 @@ class LocalBackend:
 
     def _indexed(self, path: Path, name: str, gone: bool, warnings: Warnings | None) -> Rows:
         found = _stat_all(self.state)
+        there = set(found)
         with Index(path) as index:
             known = index.known()
             for run_id in changed(found, known):
                 try:
                     index.put(self._read_row(run_id, found[run_id]))
                 except ArenaError as error:
+                    del found[run_id]
                     if warnings is not None:
                         forbidden = isinstance(error.__cause__, PermissionError)
                         warnings.add(f"run {run_id} is left out: {error.what}", code=7 if forbidden else 6)
             rows = [row for row in index.rows(name, gone=gone) if row.run_id in found]
-            index.forget(known.keys() - found.keys())
+            index.forget(known.keys() - there)
         return rows
 
     def _read_row(self, run_id: str, when: int) -> Row:
