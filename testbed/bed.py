@@ -42,6 +42,8 @@ class Bed:
 
     def __init__(self, place: Layout) -> None:
         self.place = place
+        self.process: subprocess.Popen[bytes] | None = None
+        self.owner = -1
 
     @classmethod
     def start(cls, *, kubelet: bool = True, operators: tuple[str, ...] = (), detached: bool = False) -> Self:
@@ -65,13 +67,17 @@ class Bed:
 
     def stop(self) -> None:
         """End it; nothing of it is left."""
-        with contextlib.suppress(FileNotFoundError, ValueError, ProcessLookupError):
-            os.kill(int((self.place.folder / "guard.pid").read_text()), signal.SIGTERM)
+        guards = _guards(self.place) or ([self.process.pid] if self.process else [])
+        with contextlib.suppress(ProcessLookupError, IndexError):
+            os.kill(guards[0], signal.SIGTERM)
         deadline = time.monotonic() + ENDING
-        while is_alive(self.place) and time.monotonic() < deadline:
+        while any(map(self._runs, guards)) and time.monotonic() < deadline:
             time.sleep(0.05)
         if self.place.folder.exists():
             guard.remove(self.place)
+        if self.owner >= 0:
+            os.close(self.owner)
+            self.owner = -1
 
     def __enter__(self) -> Self:
         return self
@@ -152,6 +158,11 @@ class Bed:
             self._until("ready node", self._node_is_ready)
             wait_until_ready(self, operators)
 
+    def _runs(self, pid: int) -> bool:
+        if self.process and self.process.pid == pid:
+            return self.process.poll() is None
+        return Path(f"/proc/{pid}").exists()
+
     def _write_service_account(self) -> None:
         """The kubeconfig of the service account, with a token that the API server made."""
         user = SERVICE_ACCOUNT
@@ -169,7 +180,7 @@ class Bed:
 
     def _until(self, what: str, probe: Callable[[], Found | None]) -> Found:
         def probe_alive() -> Found | None:
-            if self.process.poll() is not None or not is_alive(self.place):
+            if not is_alive(self.place):
                 raise BedError(f"the test bed ended while it started: {_last_line(self.place)}", str(self.place.logs))
             return probe()
 
@@ -234,6 +245,14 @@ def _make_folder(place: Layout) -> int:
         shutil.rmtree(hidden)
         raise FileExistsError(place.folder) from error
     return lock
+
+
+def _guards(place: Layout) -> list[int]:
+    """The keeper and its twin; none before they have begun and after they have ended."""
+    try:
+        return [int(word) for word in (place.folder / "guard.pid").read_text().split()]
+    except FileNotFoundError:
+        return []
 
 
 def _last_line(place: Layout) -> str:

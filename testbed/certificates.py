@@ -7,6 +7,7 @@ from testbed.errors import BedError
 from testbed.layout import API_SERVICE, BRIDGE, Layout
 from testbed.users import PEOPLE
 
+_AUTHORITY = ("-addext", "keyUsage=critical,keyCertSign,cRLSign")  # some clients insist on it
 NAMES = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
 
 
@@ -14,7 +15,7 @@ def make_certificates(bed: Layout) -> None:
     """Write the authority, the API server's pair, each person's pair and the key of the service accounts."""
     folder = bed.certificates
     folder.mkdir(mode=0o700)
-    _openssl(folder, "req", "-x509", *_new_key("ca"), "-subj", "/CN=arena-testbed", "-days", "365")
+    _openssl(folder, "req", "-x509", *_new_key("ca"), "-subj", "/CN=arena-testbed", "-days", "365", *_AUTHORITY)
     addresses = ("127.0.0.1", BRIDGE, API_SERVICE, bed.address)
     alternatives = [*(f"DNS:{name}" for name in NAMES), *(f"IP:{address}" for address in addresses)]
     _sign(folder, "apiserver", "/CN=kube-apiserver", "subjectAltName=" + ",".join(alternatives))

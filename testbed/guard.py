@@ -37,7 +37,7 @@ def main(words: list[str]) -> NoReturn:
         _keep(bed, [twin_alive, *([owner] if owner >= 0 else [])], words[4:])
     if owner >= 0:
         os.close(owner)
-    (bed.folder / "guard.pid").write_text(str(keeper))
+    (bed.folder / "guard.pid").write_text(f"{keeper} {os.getpid()}")
     with contextlib.suppress(SystemExit):
         os.waitpid(keeper, 0)
     _kill(keeper)

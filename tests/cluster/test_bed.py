@@ -109,11 +109,13 @@ def test_a_second_one_runs_beside_the_first(bed: Bed) -> None:
 
 
 def kill_the_keeper(bed: Bed) -> None:
-    os.kill(int((bed.place.folder / "guard.pid").read_text()), signal.SIGKILL)
+    keeper, _ = (bed.place.folder / "guard.pid").read_text().split()
+    os.kill(int(keeper), signal.SIGKILL)
 
 
 def kill_the_twin(bed: Bed) -> None:
-    os.kill(bed.process.pid, signal.SIGKILL)
+    _, twin = (bed.place.folder / "guard.pid").read_text().split()
+    os.kill(int(twin), signal.SIGKILL)
 
 
 def kill_the_api_server_for_good(bed: Bed) -> None:
