@@ -61,6 +61,8 @@ def open_backend(name: str, settings: Settings, env: Mapping[str, str]) -> Backe
     """The backend of this name."""
     if name == "local":
         try:
+            import fcntl  # noqa: F401  (what locks are made of; Windows has none)
+
             from arena.backends.local.backend import LocalBackend
         except ImportError as error:
             raise UnsupportedError("jobs cannot run on this machine", why=str(error), hint="-b kubernetes") from error

@@ -100,17 +100,19 @@ class Arena:
     def __call__(self, *words: str, env: Mapping[str, str] = {}, cwd: Path | None = None, **more: Any) -> Result:
         """Run it to its end. A variable that is empty in `env` is not there at all."""
         given = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **more}
-        done = subprocess.run([*ARENA, *words], env=self.environ(env), cwd=cwd or self.cwd, timeout=PATIENCE, **given)
+        done = subprocess.run(
+            [*self.words, *words], env=self.environ(env), cwd=cwd or self.cwd, timeout=PATIENCE, **given
+        )
         return Result(done.returncode, (done.stdout or b"").decode(), (done.stderr or b"").decode())
 
     def start(self, *words: str, env: Mapping[str, str] = {}, **more: Any) -> "subprocess.Popen[str]":
         """Start it only; its output is read by whoever asks."""
         given = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **more}
-        return subprocess.Popen([*ARENA, *words], env=self.environ(env), cwd=self.cwd, encoding="utf-8", **given)
+        return subprocess.Popen([*self.words, *words], env=self.environ(env), cwd=self.cwd, encoding="utf-8", **given)
 
     def shell(self, line: str) -> Result:
         """A line of bash in which `arena` is a command."""
-        words = " ".join(f"'{word}'" for word in ARENA)
+        words = " ".join(f"'{word}'" for word in self.words)
         done = subprocess.run(
             ["bash", "-c", f"arena() {{ {words} \"$@\"; }}; {line}"],
             env=self.env, cwd=self.cwd, timeout=PATIENCE, capture_output=True, stdin=subprocess.DEVNULL,

@@ -78,6 +78,7 @@ def test_what_waits_has_125_for_its_own_failures(arena: Any, here: Any, words: t
         (("list", "--no-such-flag"), 2),
         (("list", "--state", "LOST"), 2),
         (("list", "-l", "team"), 2),
+        (("delete", "--state", "FAILED,LOST"), 2),
         (("logs", "--tail", "x", "a"), 2),
         (("submit", "job"), 2),
         (("submit",), 2),

@@ -41,7 +41,7 @@ class Words(click.Command):
 
 
 @click.command(cls=Words)
-@click.argument("words", nargs=-1, type=click.UNPROCESSED)
+@click.argument("words", nargs=-1, type=click.UNPROCESSED, shell_complete=common.complete_names)
 @click.pass_context
 def rerun(ctx: click.Context, words: tuple[str, ...]) -> Any:
     """Run a job again: rerun RUN [flags] [-- words]. RUN is a name, NAME@2, a run id, a run file or a record folder."""

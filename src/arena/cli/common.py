@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 META = "arena.place"
+STATES = ("PENDING", "QUEUED", "RUNNING", "SUSPENDED", "SUCCEEDED", "FAILED", "CANCELLED", "UNKNOWN")
 
 
 def _keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:
@@ -102,6 +103,26 @@ def output_option(*formats: str) -> Callable[[F], F]:
     return click.option(
         "-o", "--output", "fmt", type=click.Choice(formats), default=formats[0], help="Format of the data."
     )
+
+
+def state_option(help: str) -> Callable[[F], F]:
+    """`--state`: several times, or several with commas."""
+
+    def complete(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+        return [state for state in STATES if state.startswith(incomplete.upper())]
+
+    return click.option("--state", multiple=True, metavar="STATE", shell_complete=complete, help=help)
+
+
+def states(words: Sequence[str]) -> tuple[str, ...]:
+    """The states that were asked for, each a word that there is."""
+    from arena.errors import SpecError
+
+    found = tuple(part.strip().upper() for word in words for part in word.split(","))
+    for state in found:
+        if state not in STATES:
+            raise SpecError(f"--state: there is no state {state!r}", why=f"known: {', '.join(STATES)}")
+    return found
 
 
 def pairs(label: str, words: Sequence[str]) -> dict[str, str]:

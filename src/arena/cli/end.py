@@ -53,7 +53,7 @@ Examples:
 )
 @click.argument("names", nargs=-1, shell_complete=common.complete_names)
 @click.option("-l", "--selector", "--label", "labels", multiple=True, metavar="KEY=VALUE", help="All jobs of a label.")
-@click.option("--state", multiple=True, metavar="STATE", help="All jobs in this state.")
+@common.state_option("All jobs in this state.")
 @click.option("--all", "everything", is_flag=True, help="All my jobs.")
 @click.option("--must-exist", is_flag=True, help="A name that is not there is an error (exit 3).")
 @click.option("--force", is_flag=True, help="Also running jobs of others.")
@@ -73,8 +73,7 @@ def _chosen(client: Client, asked: dict[str, Any]) -> list[str]:
 
     if not (asked["labels"] or asked["state"] or asked["everything"]):
         return []
-    states = tuple(word.upper() for state in asked["state"] for word in state.split(","))
-    query = Query(states=states, labels=common.pairs("-l", asked["labels"]), user=client.user)
+    query = Query(states=common.states(asked["state"]), labels=common.pairs("-l", asked["labels"]), user=client.user)
     return [seen.name for seen in client.seen(query)]
 
 

@@ -10,8 +10,6 @@ import click
 
 from arena.cli import common
 
-STATES = ("PENDING", "QUEUED", "RUNNING", "SUSPENDED", "SUCCEEDED", "FAILED", "CANCELLED", "UNKNOWN")
-
 
 @click.command(
     "list",
@@ -22,9 +20,7 @@ Examples:
   arena list -o json                            all there is to know
 """,
 )
-@click.option(
-    "--state", multiple=True, type=click.Choice(STATES, case_sensitive=False), help="Only jobs in this state."
-)
+@common.state_option("Only jobs in this state.")
 @click.option("-l", "--selector", "--label", "labels", multiple=True, metavar="KEY=VALUE", help="Only jobs of a label.")
 @click.option("--mine", is_flag=True, help="Only jobs I submitted.")
 @click.option("--user", metavar="NAME", help="Only jobs of this user.")
@@ -51,8 +47,9 @@ def _seen(client: Any, asked: dict[str, Any]) -> list[Any]:
     from arena.backends.base import Query
 
     user = asked["user"] or (client.user if asked["mine"] else "")
-    states = tuple(state.upper() for state in asked["state"])
-    found = list(client.seen(Query(states=states, labels=common.pairs("-l", asked["labels"]), user=user)))
+    found = list(
+        client.seen(Query(states=common.states(asked["state"]), labels=common.pairs("-l", asked["labels"]), user=user))
+    )
     if asked["kind"]:
         trainer = jobs.load(asked["kind"]).trainer
         found = [seen for seen in found if seen.trainer == trainer]

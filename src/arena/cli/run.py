@@ -17,6 +17,8 @@ from arena.cli.options import JobCommand, JobOption, program_note, values
 from arena.job import Job, shorten
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from arena.backends.base import Plan
     from arena.client import Client, Handle
     from arena.runfile import RunFile
@@ -138,10 +140,30 @@ class Submit(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         return args[0], self.get_command(ctx, args[0]), args[1:]
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Types"):
+            formatter.write_dl([(name, _what(name)) for name in jobs.names()])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        from click.shell_completion import CompletionItem
+
+        return [CompletionItem(name) for name in jobs.names() if name.startswith(incomplete)]
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if not args or (args[0].startswith("-") and args[0] not in ("-h", "--help")):
+        flags_first = not args or (args[0].startswith("-") and args[0] not in ("-h", "--help"))
+        if flags_first and not ctx.resilient_parsing:
             args = _type_first(args)
         return super().parse_args(ctx, args)
+
+
+def _what(name: str) -> str:
+    """A line about a type, also about one whose package is broken."""
+    from arena.errors import UnsupportedError
+
+    try:
+        return (jobs.load(name).__doc__ or "").partition("\n")[0]
+    except UnsupportedError as error:
+        return error.what
 
 
 def _type_first(args: list[str]) -> list[str]:
@@ -164,7 +186,7 @@ def _type_of(args: list[str]) -> str:
     from arena import runfile
 
     own = args[: args.index("--")] if "--" in args else args
-    for word, following in zip(own, [*own[1:], ""], strict=True):
+    for word, following in zip(own, [*own[1:], ""], strict=False):
         if word in ("-f", "--file") and following:
             return runfile.read(runfile.read_text(following), following).type
         if word.startswith("--file="):

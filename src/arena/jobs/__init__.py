@@ -12,7 +12,7 @@ import difflib
 import importlib
 from typing import TYPE_CHECKING
 
-from arena.errors import SpecError
+from arena.errors import SpecError, UnsupportedError
 
 if TYPE_CHECKING:
     from arena.job import Job
@@ -45,7 +45,11 @@ def load(name: str) -> type[Job]:
     'tensorflow'
     """
     name = ALIASES.get(name, name)
-    return load_class(BUILT_IN.get(name) or plugins().get(name) or _unknown(name))
+    place = BUILT_IN.get(name) or plugins().get(name) or _unknown(name)
+    try:
+        return load_class(place)
+    except (ImportError, AttributeError) as error:
+        raise UnsupportedError(f"the job type {name!r} cannot be loaded", why=f"{place}: {error}") from error
 
 
 def load_class(place: str) -> type[Job]:
