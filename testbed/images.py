@@ -6,7 +6,7 @@ An image is a docker-archive: a tar with one layer (a tar again), its configurat
 import hashlib
 import io
 import json
-import shutil
+import re
 import subprocess
 import tarfile
 from pathlib import Path
@@ -65,7 +65,7 @@ def images() -> list[Image]:
     versions = {operator: PROGRAMS[operator].version for operator in OPERATORS}
     return [
         Image(PAUSE, _path("pause", (HERE / "go/pause/main.go").read_text())),
-        Image(BARE, _path("bare", "1")),
+        Image(BARE, _path("bare", "2")),
         Image(WORK, _path("work", _work_recipe())),
         *(Image(operator_image(name), _path(name, version)) for name, version in versions.items()),
     ]
@@ -100,16 +100,12 @@ def write_archive(path: Path, name: str, layer: bytes, config: dict[str, Any]) -
         _add(archive, "manifest.json", json.dumps(manifest).encode())
 
 
-def layer_of(files: dict[str, bytes], links: dict[str, str] | None = None) -> bytes:
-    """A layer with these executable files and these symbolic links."""
+def layer_of(files: dict[str, bytes]) -> bytes:
+    """A layer with these executable files."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as layer:
         for name, content in files.items():
             _add(layer, name, content, mode=0o755)
-        for name, target in (links or {}).items():
-            link = tarfile.TarInfo(name)
-            link.type, link.linkname = tarfile.SYMTYPE, target
-            layer.addfile(link)
     return buffer.getvalue()
 
 
@@ -133,9 +129,12 @@ def _operator(name: str) -> tuple[bytes, dict[str, Any]]:
 
 
 def _bare() -> tuple[bytes, dict[str, Any]]:
-    busybox = Path(shutil.which("busybox") or "/bin/busybox").read_bytes()
-    links = {"bin/sh": "busybox", "bin/tar": "busybox"}
-    return layer_of({"bin/busybox": busybox}, links), {"Cmd": ["/bin/sh"], "Env": ["PATH=/bin"]}
+    """The own shell and tar of this machine, with their libraries (the shell of busybox knows all its programs)."""
+    programs = {"bin/sh": "/bin/dash", "bin/tar": "/bin/tar"}
+    said = subprocess.run(["ldd", *programs.values()], capture_output=True, text=True, check=True).stdout
+    libraries = {found.lstrip("/"): found for found in re.findall(r"(/\S+) \(0x", said)}
+    files = {name: Path(path).read_bytes() for name, path in (programs | libraries).items()}
+    return layer_of(files), {"Cmd": ["/bin/sh"], "Env": ["PATH=/bin"]}
 
 
 def _work() -> tuple[bytes, dict[str, Any]]:

@@ -18,10 +18,10 @@ from testbed.programs import PROGRAMS, build, check_go
 
 # What a program is called, and the Debian package it comes in.
 DEBIAN = {
-    "busybox": "busybox-static",
     "conntrack": "conntrack",
     "containerd": "containerd",
     "ctr": "containerd",
+    "dash": "dash",
     "ethtool": "ethtool",
     "ip": "iproute2",
     "iptables": "iptables",
