@@ -30,8 +30,8 @@ demo: $(DEMO_STAMP) ## train on two workers here, then show logs, model, list, g
 test: venv lint ## lint, types, arrows, lengths and every test that needs no root and no gigabyte
 	$(BIN)/pytest $(PYTEST_ARGS)
 
-quick: venv lint ## the same without slow tests, under a minute
-	$(BIN)/pytest -q -m "not slow and not kill and not frameworks" $(PYTEST_ARGS)
+quick: venv lint ## the same without slow tests, a worker per core, under a minute
+	$(BIN)/pytest -q -n auto -m "not slow and not kill and not frameworks" $(PYTEST_ARGS)
 
 lint: venv ## ruff, mypy --strict, import arrows, function lengths
 	$(BIN)/ruff check
