@@ -125,6 +125,8 @@ class Client:
 
     def get(self, name: str, *, gone: bool = False) -> Handle:
         """The job of this name, as a handle; with `gone` also one that only the record knows."""
+        if not name.rpartition("/")[2]:
+            raise SpecError(f"{name!r} is no name of a job", why="is a variable of the script empty?")
         tried: NotFoundError | None = None
         for backend in self._places():
             try:

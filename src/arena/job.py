@@ -346,7 +346,7 @@ def word_problems(label: str, word: str, shown: str = "") -> Iterable[str]:
 
 def _common_problems(job: Job) -> Iterable[str]:
     yield from name_problems(job.name)
-    if not job.command or not job.command[0]:
+    if not job.command or not job.command[0].strip():
         yield "command: what should run? Give a program, as in: arena run train.py"
     yield from _all_word_problems(job)
     for key in job.env:

@@ -214,6 +214,15 @@ def test_delete_goes_on_past_what_is_missing(arena: Any) -> None:
     assert arena("delete", "a", "--must-exist").exit_code == 3
 
 
+def test_an_empty_variable_deletes_nothing(arena: Any) -> None:
+    arena("run", "--name", "a", "true")
+    for word in ("", "job/", "@", "@0", "a@0", "*", "."):
+        done = arena("delete", word)
+        assert done.exit_code in (0, 2), done
+        assert "deleted successfully" not in done.stderr, word
+    assert arena("list", "-o", "name").stdout == "a\n"
+
+
 def test_delete_by_label_state_and_of_others(arena: Any) -> None:
     arena("run", "--name", "a", "--label", "team=x", "true")
     arena("run", "--name", "b", "--label", "team=x", "false")

@@ -40,7 +40,16 @@ class Words(click.Command):
         return []
 
 
-@click.command(cls=Words)
+@click.command(
+    cls=Words,
+    epilog="""\b
+Examples:
+  arena rerun mnist --name again               its recorded code and words, under another name
+  arena rerun mnist@2 -- train.py --lr 0.01    an older run with other words
+  arena rerun mnist --code here -w 4           what lies here now, with four workers
+  arena rerun mnist --help                     the flags of its type
+""",
+)
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, shell_complete=common.complete_names)
 @click.pass_context
 def rerun(ctx: click.Context, words: tuple[str, ...]) -> Any:

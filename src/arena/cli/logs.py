@@ -36,7 +36,9 @@ Examples:
     "--failed", is_flag=False, flag_value="first", metavar="[all]", help="The replica that failed (all: each)."
 )
 @click.option("--all", "show_all", is_flag=True, help="All replicas, however many.")
-@click.option("--attempt", type=int, metavar="N", help="An earlier attempt of a job that was restarted.")
+@click.option(
+    "--attempt", type=click.IntRange(min=1), metavar="N", help="An earlier attempt of a job that was restarted."
+)
 @click.option("--timestamps", is_flag=True, help="The time before each line.")
 @click.option("--raw", is_flag=True, help="No prefix.")
 @click.option("--prefix", is_flag=True, help="The prefix also when one replica is shown.")

@@ -139,7 +139,7 @@ Examples:
 """
 )
 @click.argument("name", required=False, default="")
-@click.option("--limit", type=int, metavar="N", help="At most N runs.")
+@click.option("--limit", type=click.IntRange(min=0), metavar="N", help="At most N runs.")
 @common.output_option("table", "json", "yaml", "name")
 @click.pass_context
 def history(ctx: click.Context, name: str, limit: int | None, fmt: str) -> int:
