@@ -25,7 +25,7 @@ CREATE TABLE IF NOT EXISTS runs_{LAYOUT} (
 """
 
 
-class Row(Struct, frozen=True):
+class Row(Struct, frozen=True, gc=False):
     """One run as its files were: the bytes of `job.json`, `state.json` and `deleted.json`."""
 
     run_id: str

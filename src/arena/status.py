@@ -36,7 +36,7 @@ class State(enum.Enum):
 FINAL = frozenset({State.SUCCEEDED, State.FAILED, State.CANCELLED})
 
 
-class Replica(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Replica(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One replica in one attempt, as it was last seen.
 
     `exit_code` is None while it runs and when nobody saw its end (`lost`); 128 + n after signal n.
@@ -74,7 +74,7 @@ class Replica(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.exit_code not in (None, 0) and not self.ended_by_us
 
 
-class Observed(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Observed(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """What was seen of a job, before anything is concluded: the word of whoever runs it, and its replicas.
 
     `word` is the operator's or supervisor's condition: "" (just created), Pending, Queued, Running, Restarting,
@@ -93,7 +93,7 @@ class Observed(Struct, frozen=True, kw_only=True, omit_defaults=True):
     earlier: tuple[Replica, ...] = ()
 
 
-class Status(Struct, frozen=True, kw_only=True):
+class Status(Struct, frozen=True, kw_only=True, gc=False):
     """The state a user sees, its reason in the words of whoever runs the job, and since when."""
 
     state: State
@@ -102,7 +102,7 @@ class Status(Struct, frozen=True, kw_only=True):
     since: datetime | None = None
 
 
-class Seen(Struct, frozen=True, kw_only=True):
+class Seen(Struct, frozen=True, kw_only=True, gc=False):
     """A job as it is now (or was, when it is gone): what `get` and `list` show and `wait` returns.
 
     `job` is None for jobs that others made. `duration` is in seconds. `cause` is arena's own word for the failure.

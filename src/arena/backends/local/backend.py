@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
-import secrets as random
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -67,6 +66,10 @@ class LocalBackend:
             self.notice = "" if path.is_dir() else self.notice  # said when it was made
         self.state = state.StateDir(path)
 
+    @functools.cached_property
+    def _stays(self) -> float:
+        return self.settings.seconds("history.list_days")
+
     @property
     def user(self) -> str:
         """Who asks: ARENA_USER, else the login name, else the uid."""
@@ -84,7 +87,7 @@ class LocalBackend:
                 hint="-b kubernetes",
             )
         job = job if job.name else replace(job, name=made_up_name(job.command))
-        run_id = f"{shorten(job.name, 58)}-{''.join(random.choice(LETTERS) for _ in range(4))}"
+        run_id = f"{shorten(job.name, 58)}-{_letters()}"
         cwd = self._cwd(job, context, self.state.run(run_id))
         notes = tuple(_field_notes(job))
         roles = job.roles(context.python or "python")
@@ -364,7 +367,7 @@ class LocalBackend:
         job = _job_of(made)
         replicas = facts.replicas if facts.finished else tuple(_replicas_now(run, job, facts))
         observed = state.observed(made, facts, replicas)
-        elsewhere = made.host != state.hostname() and not facts.finished
+        elsewhere = not facts.finished and made.host != state.hostname()
         return Seen(
             name=made.name,
             run_id=made.run_id,
@@ -441,7 +444,7 @@ class LocalBackend:
         if seen.deleted or not seen.state.final or not seen.observed.finished:
             return False
         own = seen.job.ttl_after_finished if seen.job else ""
-        limit = quantity.parse_duration(own) if own else self.settings.seconds("history.list_days")
+        limit = quantity.parse_duration(own) if own else self._stays
         return state.now() - seen.observed.finished > timedelta(seconds=limit)
 
     def watch(self, ref: Ref, until: Sequence[float] = ()) -> Iterator[Seen]:
@@ -483,6 +486,8 @@ class LocalBackend:
         if not env:
             raise BackendError(f"job {seen.name!r} is {seen.state.name}", why=f"{replica or 'no replica'} does not run")
         try:
+            import subprocess
+
             return subprocess.run(list(words), env=env, cwd=seen.cwd, check=False).returncode
         except OSError as error:
             sys.stderr.write(f"{words[0]}: {error.strerror}\n")
@@ -551,7 +556,12 @@ def made_up_name(command: tuple[str, ...]) -> str:
     """`<script>-<4 letters>`."""
     words = [word for word in command if word not in ("-m", "--")]
     stem = valid_name(Path(words[0].split()[0]).stem if words and words[0].split() else "job")
-    return f"{shorten(stem, 40)}-{''.join(random.choice(LETTERS) for _ in range(4))}"
+    return f"{shorten(stem, 40)}-{_letters()}"
+
+
+def _letters() -> str:
+    """Four letters by chance; 31 of them, so that a byte's remainder is nearly fair."""
+    return "".join(LETTERS[byte % len(LETTERS)] for byte in os.urandom(4))
 
 
 def login_name() -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -28,6 +27,8 @@ def start(run: state.Run, lock: int, env: Mapping[str, str]) -> None:
 
     The environment becomes that of the replicas. BackendError where no process can be started.
     """
+    import subprocess
+
     env = {key: value for key, value in env.items() if key != process.REPLICA} | {process.MARK: run.run_id}
     words = [sys.executable, "-I", "-c", START, ROOT, str(run.path), str(lock)]
     log = os.open(run.path / "supervisor.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)

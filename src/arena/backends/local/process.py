@@ -8,7 +8,6 @@ left alone.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import signal
 import sys
@@ -25,6 +24,8 @@ def become_subreaper() -> bool:
     """From now on orphans below this process become its children. Linux only."""
     if not LINUX:
         return False
+    import ctypes
+
     libc = ctypes.CDLL(None, use_errno=True)
     return bool(libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
 

@@ -14,12 +14,11 @@
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import errno
 import os
 import shutil
-import socket
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
@@ -38,7 +37,7 @@ RESERVE = 32 * 1024
 T = TypeVar("T")
 
 
-class Made(Struct, frozen=True, kw_only=True, rename="camel"):
+class Made(Struct, frozen=True, kw_only=True, rename="camel", gc=False):
     """`job.json`: what was asked, by whom, from where. Values of secret variables are not in it."""
 
     run_id: str
@@ -67,7 +66,7 @@ class Made(Struct, frozen=True, kw_only=True, rename="camel"):
     version: int = 1
 
 
-class Facts(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class Facts(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=False):
     """`state.json`: what the supervisor knows. `monotonic` pairs count seconds since boot."""
 
     word: str = ""
@@ -165,6 +164,7 @@ class StateDir:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._runs = path / "runs"
 
     def ready(self) -> StateDir:
         """The same, existing; BackendError says why it cannot be."""
@@ -203,7 +203,7 @@ class StateDir:
         return (self.path / "runs").is_dir()
 
     def run(self, run_id: str) -> Run:
-        return Run(self.path / "runs" / run_id)
+        return Run(self._runs / run_id)
 
     def runs(self) -> list[os.DirEntry[str]]:
         """All run folders there are."""
@@ -346,7 +346,7 @@ def write(path: Path, value: object, *, reserve: Path | None = None) -> None:
 
 def write_bytes(path: Path, data: bytes) -> None:
     """Write by rename, mode 0600; nothing half-made stays."""
-    new = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}")
+    new = path.with_name(f".{path.name}.{os.getpid()}-{_thread.get_ident()}")
     try:
         file = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
@@ -423,7 +423,7 @@ def is_locked(path: Path) -> bool:
 
 def hostname() -> str:
     """The name of this machine."""
-    return socket.gethostname() or "localhost"
+    return os.uname().nodename or "localhost"
 
 
 def boot_id() -> str:
