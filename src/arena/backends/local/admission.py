@@ -5,8 +5,8 @@ supervisor, a running one its supervisor and keepers. When the last holder dies,
 So a waiting supervisor sleeps until the one before it, or any running job, is gone; nobody polls and nothing is left
 to clean up after a `kill -9`.
 
-    0000000012-2-mnist-7k3f.waiting      ticket, replicas, run
-    0000000011-8-bert-x2p1.running
+    1796062560123456-2-mnist-7k3f.waiting      when it was submitted, replicas, run
+    1796062559000001-8-bert-x2p1.running
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Ticket(Struct, frozen=True, order=True):
 
     @property
     def filename(self) -> str:
-        return f"{self.number:010d}-{self.count}-{self.run_id}.{self.kind}"
+        return f"{self.number:016d}-{self.count}-{self.run_id}.{self.kind}"
 
 
 def parse(filename: str) -> Ticket | None:
@@ -53,8 +53,9 @@ def fits(count: int, running: list[Ticket], capacity: int) -> bool:
 class Queue:
     """The queue of one machine and user, as one supervisor sees it."""
 
-    def __init__(self, folder: Path, run_id: str, count: int, capacity: int) -> None:
+    def __init__(self, folder: Path, run_id: str, count: int, capacity: int, number: int) -> None:
         self.folder = folder
+        self.number = number
         self.run_id = run_id
         self.count = count
         self.capacity = capacity
@@ -62,14 +63,11 @@ class Queue:
         self.held = -1
 
     def enter(self) -> None:
-        """Take a ticket behind all others, or the one that an earlier supervisor of this run left."""
+        """Take a place: behind those submitted before, whichever supervisor comes first, and after a kill the same."""
         for folder in (self.folder.parent.parent, self.folder.parent, self.folder):
             folder.mkdir(mode=0o700, exist_ok=True)
         with state.mutex(self.folder / "lock"):
-            tickets = self._tickets()
-            mine = [ticket.number for ticket in tickets if ticket.run_id == self.run_id]
-            number = min(mine) if mine else max((ticket.number for ticket in tickets), default=0) + 1
-            self.ticket = Ticket(number, self.count, self.run_id, "waiting")
+            self.ticket = Ticket(self.number, self.count, self.run_id, "waiting")
             self.held = self._hold(self.ticket)
 
     def rejoin(self) -> bool:
@@ -169,4 +167,4 @@ def living(folder: Path) -> list[Ticket]:
     """Who waits and who runs on this machine, for `why`."""
     if not folder.is_dir():
         return []
-    return Queue(folder, "", 0, 0)._living()
+    return Queue(folder, "", 0, 0, 0)._living()

@@ -52,7 +52,8 @@ class Supervisor:
         self.inherited = [lock, self.control, self.wake]
         self.leases = devices.Leases(Path(self.made.lease_dir))
         size = sum(role.count for role in self.roles)
-        self.queue = admission.Queue(_queue_folder(run), run.run_id, size, self.made.max_replicas)
+        place = int(self.made.created.timestamp() * 10**6)
+        self.queue = admission.Queue(_queue_folder(run), run.run_id, size, self.made.max_replicas, place)
         self.crew: Crew | None = None
         self.written = True
 
