@@ -4,6 +4,7 @@ Start it with `arena submit mpi -b local --workers 2 train.py`, or by hand with 
 """
 
 import argparse
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -44,6 +45,12 @@ def accuracy(weights, images, labels):
     return float(np.mean((images @ weights).argmax(axis=1) == labels))
 
 
+def say(line):
+    """Print a line in one piece: mpiexec mixes what its ranks write, and print() writes text and line end apart."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
 def main():
     """Train, printing a line per epoch on every rank; rank 0 writes the model."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -69,11 +76,11 @@ def main():
             weights -= options.lr / options.batch * summed(comm, gradient)
         loss = summed(comm, total_loss)[0] / len(train_labels)
         right = accuracy(weights, images[held_out], labels[held_out])
-        print(f"rank {rank} of {world} epoch {epoch} loss {loss:.4f} accuracy {right:.3f}", flush=True)
+        say(f"rank {rank} of {world} epoch {epoch} loss {loss:.4f} accuracy {right:.3f}")
 
     if rank == 0:
         np.savez(options.output, weights=weights, accuracy=right, world=world)
-        print(f"rank 0 of {world} wrote {options.output}", flush=True)
+        say(f"rank 0 of {world} wrote {options.output}")
 
 
 if __name__ == "__main__":
