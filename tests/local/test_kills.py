@@ -155,8 +155,8 @@ def test_the_time_limit_counts_on_under_the_next_supervisor(place: LocalPlace) -
 
 
 def test_a_decided_end_stays_decided_when_the_supervisor_is_killed_while_it_ends_the_gang(place: LocalPlace) -> None:
-    slow = "trap 'sleep 0.7; exit 0' TERM; while true; do sleep 0.02; done"
-    job = running(place.run(sh(slow), running_timeout="1s"))
+    slow = "trap 'sleep 3; exit 0' TERM; while true; do sleep 0.02; done"
+    job = place.client(ARENA_LOCAL_GRACE="20s").run(sh(slow), running_timeout="1s")
     until(lambda: json.loads((folder(job) / "state.json").read_text()).get("ending") == "Deadline")
     kill_supervisor(job)
     until((folder(job) / "attempt-1" / "worker-0.exit.json").exists)
