@@ -5,7 +5,8 @@ import http.client
 import json
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -69,18 +70,37 @@ class Api:
 
     def raw(self, method: str, path: str, body: Object | None = None, kind: str = "application/json") -> bytes:
         """One request on a connection of its own; threads may share the client."""
-        connection = http.client.HTTPSConnection(
-            self.server.hostname or "", self.server.port, timeout=self.timeout, context=self.tls
-        )
+        connection = self._connect()
+        try:
+            return self._ask(connection, method, path, body, kind)
+        finally:
+            connection.close()
+
+    def post_all(self, path: str, bodies: Sequence[Object], lanes: int = 16) -> None:
+        """Create many objects, on a few connections side by side."""
+        with ThreadPoolExecutor(lanes) as threads:
+            shares = [bodies[lane::lanes] for lane in range(lanes)]
+            list(threads.map(lambda share: self._post_each(path, share), shares))
+
+    def _post_each(self, path: str, bodies: Sequence[Object]) -> None:
+        connection = self._connect()
+        for body in bodies:
+            self._ask(connection, "POST", path, body, "application/json")
+        connection.close()
+
+    def _connect(self) -> http.client.HTTPSConnection:
+        host, port = self.server.hostname or "", self.server.port
+        return http.client.HTTPSConnection(host, port, timeout=self.timeout, context=self.tls)
+
+    def _ask(
+        self, connection: http.client.HTTPSConnection, method: str, path: str, body: Object | None, kind: str
+    ) -> bytes:
         headers = {"Content-Type": kind, "Accept": "application/json"}
         if self.token:
             headers["Authorization"] = f"Bearer {self.token}"
-        try:
-            connection.request(method, path, json.dumps(body) if body else None, headers)
-            response = connection.getresponse()
-            content = response.read()
-        finally:
-            connection.close()
+        connection.request(method, path, json.dumps(body) if body else None, headers)
+        response = connection.getresponse()
+        content = response.read()
         if response.status >= http.HTTPStatus.BAD_REQUEST:
             raise ApiError(response.status, content)
         return content
