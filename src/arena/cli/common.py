@@ -56,11 +56,15 @@ def client(ctx: click.Context) -> Client:
     from pathlib import Path
 
     from arena.client import Client
+    from arena.errors import SpecError
     from arena.settings import Settings
 
     given = {**(ctx.find_root().obj or {}), **ctx.meta.get(META, {})}
     flags = {key: given[key] for key in ("backend", "namespace", "context", "kubeconfig") if given.get(key)}
-    cwd = Path(os.getcwd())
+    try:
+        cwd = Path(os.getcwd())
+    except FileNotFoundError as error:
+        raise SpecError("the folder you are in does not exist any more", hint="cd to another one") from error
     return Client(settings=Settings.load(flags, os.environ, cwd), cwd=cwd)
 
 

@@ -188,7 +188,7 @@ def unexpected(error: Exception) -> Any:
 
     what = f"arena made a mistake: {type(error).__name__}: {error}"
     if isinstance(error, OSError):
-        what = f"{error.filename or 'output'}: {error.strerror or error}"
+        what = f"{error.filename}: {error.strerror}" if error.filename else error.strerror or str(error)
     found = BackendError(what, hint="--traceback shows where")
     found.__cause__ = error
     return found
@@ -268,5 +268,5 @@ def flushed(words: list[str]) -> int:
         quiet_stdout()
     except OSError as error:
         quiet_stdout()
-        return report(unexpected(error), words)
+        return report(unexpected(OSError(error.errno, error.strerror, "stdout")), words)
     return 0
