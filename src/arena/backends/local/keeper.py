@@ -198,16 +198,16 @@ class Keeper:
         code = next((code for code in self.codes if code), 0)
         kills = self.group.kills() if self.group else int(self.over_limit)
         peak = self.group.peak() if self.group else self.peak or None
-        reason = self.replica.reason or _reason(code, kills)
+        ours = self.replica.ended_by_us and not kills
         return replace(
             self.replica,
             exit_code=code,
-            state=State.FAILED if code else State.SUCCEEDED,
-            reason=reason,
+            state=State.CANCELLED if ours else State.FAILED if code else State.SUCCEEDED,
+            reason=self.replica.reason or ("Terminated" if ours else _reason(code, kills)),
             ended=state.now(),
             memory_peak=peak,
             oom_kills=kills,
-            ended_by_us=self.replica.ended_by_us and not kills,
+            ended_by_us=ours,
         )
 
     def _write(self, ending: str, value: Replica) -> bool:

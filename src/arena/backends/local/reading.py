@@ -31,6 +31,11 @@ class Source:
             for entry in entries:
                 yield from self._take(entry)
 
+    def some(self) -> Iterator[LogLine]:
+        """About a megabyte of what is new, so that no replica keeps the others waiting."""
+        for entry in self.reader.read():
+            yield from self._take(entry)
+
     def rest(self) -> Iterator[LogLine]:
         """What never got its line end."""
         for parts in self.parts.values():
@@ -131,7 +136,7 @@ def _follow_attempt(run: state.Run, sources: list[Source], attempt: int, look: C
         over = facts.finished is not None or facts.attempt > attempt or run.gone() is not None
         quiet = True
         for source in sources:
-            for line in source.read():
+            for line in source.read() if over else source.some():
                 quiet = False
                 yield line
         if over:
