@@ -13,6 +13,7 @@ import pytest
 
 import arena
 from arena import State
+from arena.backends.local import state
 from arena.client import Handle
 from backends.place import HOLD, LocalPlace, py, sh, texts, until
 from local.victims import (
@@ -157,7 +158,7 @@ def test_the_time_limit_counts_on_under_the_next_supervisor(place: LocalPlace) -
 def test_a_decided_end_stays_decided_when_the_supervisor_is_killed_while_it_ends_the_gang(place: LocalPlace) -> None:
     slow = "trap 'sleep 3; exit 0' TERM; while true; do sleep 0.02; done"
     job = place.client(ARENA_LOCAL_GRACE="20s").run(sh(slow), running_timeout="1s")
-    until(lambda: json.loads((folder(job) / "state.json").read_text()).get("ending") == "Deadline")
+    until(lambda: state.Run(folder(job)).facts().ending == "Deadline")
     kill_supervisor(job)
     until((folder(job) / "attempt-1" / "worker-0.exit.json").exists)
     assert job.wait().reason == "DeadlineExceeded"
@@ -283,7 +284,7 @@ def test_the_queue_moves_when_a_running_job_is_killed_whole(place: LocalPlace) -
     second = client_.run(["true"])
     until(lambda: second.get().state is State.QUEUED)
     kill_all(first)
-    until(lambda: json.loads((folder(second) / "state.json").read_text()).get("finished"), 8)
+    until(lambda: state.Run(folder(second)).facts().finished, 8)
     assert second.wait().exit_code == 0
 
 

@@ -153,7 +153,7 @@ def test_supervisor_and_keepers_together_leave_only_lost_jobs(place: LocalPlace,
 
     def live(one: random.Random) -> None:
         job = place.run(sh(REPLICA), workers=2, env={"CODE": "3", "N": "1000"})
-        until(lambda: job.where.get(job.ref).observed.started)
+        until(lambda: all(r.pids for r in job.where.get(job.ref).observed.replicas))  # before, nothing can be lost
         time.sleep(one.uniform(0.0, 0.3))
         kill_all(job)
         seen = place.client().get(job.name).wait(20)

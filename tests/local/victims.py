@@ -71,7 +71,8 @@ def parent(pid: int) -> int:
 def kill(*pids: int) -> None:
     """kill -9 of them all; returns when they are gone."""
     for pid in pids:
-        os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
     for pid in pids:
         until(partial(process.is_zombie, pid))
 
@@ -84,13 +85,15 @@ def kill_supervisor(job: Handle) -> None:
 
 
 def kill_all(job: Handle) -> None:
-    """Supervisor and keepers together."""
+    """Supervisor and keepers together, those too that are just being forked."""
     run = folder(job)
-    first = until(lambda: supervisor(run))
-    assert first
-    stopped = [first, *keepers(run).values()]
-    for pid in stopped:
-        os.kill(pid, signal.SIGSTOP)
+    until(lambda: supervisor(run))
+    stopped: set[int] = set()
+    while new := set(arenas(run)) - stopped:
+        for pid in new:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGSTOP)
+        stopped |= new
     kill(*stopped)
 
 
