@@ -17,6 +17,8 @@ from testbed.guard import CGROUPS
 from testbed.layout import layout
 from testbed.places import REPOSITORY
 
+from cluster.pods import TEAM, container, container_state, pod
+
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 
 KWOK_NODE = {"type": "kwok"}
@@ -133,6 +135,17 @@ def kill_the_api_server_for_good(bed: Bed) -> None:
 def test_a_killed_one_leaves_no_trace(kill: Callable[[Bed], None]) -> None:
     with Bed.start(kubelet=False) as bed:
         kill(bed)
+        wait_for("end without a trace", lambda: no_trace(bed), 30)
+
+
+@pytest.mark.kubelet
+def test_a_killed_one_with_a_pod_leaves_no_trace(name: str) -> None:
+    with Bed.start() as bed:
+        alice = bed.api("alice")
+        alice.post(f"{TEAM}/pods", pod(name, container("main", "sleep", "600")))
+        wait_for("running pod", lambda: container_state(alice, name).get("state", {}).get("running"))
+        assert any("sleep 600" in line for line in processes("sleep 600"))
+        kill_the_keeper(bed)
         wait_for("end without a trace", lambda: no_trace(bed), 30)
 
 

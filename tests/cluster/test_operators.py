@@ -156,4 +156,4 @@ def test_a_job_that_the_webhook_refuses_is_refused_in_words(node: Bed, name: str
         given=json.dumps(job("PyTorchJob", name, pytorchReplicaSpecs=specs)),
         check=False,
     )
-    assert "no container named pytorch" in said.replace('"', "")
+    assert "must have at least one container with name pytorch" in said
