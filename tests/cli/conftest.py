@@ -162,9 +162,10 @@ def here(arena: Arena, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFix
     monkeypatch.chdir(arena.cwd)
 
     def call(*words: str, env: Mapping[str, str] = {}) -> Result:
-        for name, value in env.items():
-            monkeypatch.setenv(name, value)
-        code = main.run(list(words))
+        with monkeypatch.context() as patch:
+            for name, value in env.items():
+                patch.setenv(name, value)
+            code = main.run(list(words))
         sys.stdout.flush()
         return Result(code, *capfd.readouterr())
 

@@ -69,14 +69,14 @@ def test_submit_of_a_run_file(arena: Any) -> None:
 # Looking
 
 
-def test_list_chooses(arena: Any) -> None:
+def test_list_chooses(arena: Any, here: Any) -> None:
     arena("run", "--name", "good", "--label", "team=a", "true")
     arena("run", "--name", "bad", "--label", "team=b", "false")
     arena("submit", "jax", "-b", "local", "--name", "live", "--label", "team=a", "sleep", "60")
     arena.running("live")
 
     def names(*words: str, **env: str) -> list[str]:
-        return sorted(arena("list", "-o", "name", *words, env=env).stdout.split())
+        return sorted(here("list", "-o", "name", *words, env=env).stdout.split())
 
     assert names() == ["bad", "good", "live"]
     assert names("--state", "FAILED") == ["bad"]
@@ -114,12 +114,12 @@ def test_get_and_why_tell_the_cause(arena: Any) -> None:
     assert arena("why", "b", "-o", "json").json["cause"] is None
 
 
-def test_logs_choose(arena: Any) -> None:
+def test_logs_choose(arena: Any, here: Any) -> None:
     script = 'for i in 1 2 3; do echo "$RANK-$i"; done; [ $RANK = 2 ] && { echo bad; exit 3; }; sleep 60'
     arena("run", "--name", "a", "-w", "4", "--", "sh", "-c", script)
 
     def lines(*words: str) -> list[str]:
-        done = arena("logs", "a", *words)
+        done = here("logs", "a", *words)
         assert done.exit_code == 0, done
         return done.stdout.splitlines()
 
@@ -142,7 +142,7 @@ def test_logs_choose(arena: Any) -> None:
         (["--rank", "9"], 3), (["--rank", "x"], 2), (["--replica", "worker-9"], 3), (["--role", "ps"], 3),
         (["--grep", "("], 2), (["--since", "soon"], 2),
     ):  # fmt: skip
-        refused = arena("logs", "a", *words)
+        refused = here("logs", "a", *words)
         assert (refused.exit_code, refused.stdout) == (code, ""), words
 
 
@@ -214,32 +214,32 @@ def test_delete_goes_on_past_what_is_missing(arena: Any) -> None:
     assert arena("delete", "a", "--must-exist").exit_code == 3
 
 
-def test_an_empty_variable_deletes_nothing(arena: Any) -> None:
+def test_an_empty_variable_deletes_nothing(arena: Any, here: Any) -> None:
     arena("run", "--name", "a", "true")
     for word in ("", "job/", "@", "@0", "a@0", "*", "."):
-        done = arena("delete", word)
+        done = here("delete", word)
         assert done.exit_code in (0, 2), done
         assert "deleted successfully" not in done.stderr, word
-    assert arena("list", "-o", "name").stdout == "a\n"
+    assert here("list", "-o", "name").stdout == "a\n"
 
 
-def test_delete_by_label_state_and_of_others(arena: Any) -> None:
+def test_delete_by_label_state_and_of_others(arena: Any, here: Any) -> None:
     arena("run", "--name", "a", "--label", "team=x", "true")
     arena("run", "--name", "b", "--label", "team=x", "false")
     arena("run", "-d", "--name", "c", "sleep", "60")
     arena.running("c")
-    assert arena("delete", "-l", "team=x", "--state", "FAILED").exit_code == 0
-    assert sorted(arena("list", "-o", "name").stdout.split()) == ["a", "c"]
+    assert here("delete", "-l", "team=x", "--state", "FAILED").exit_code == 0
+    assert sorted(here("list", "-o", "name").stdout.split()) == ["a", "c"]
     other = {"ARENA_USER": "somebody"}
-    refused = arena("delete", "c", env=other)
+    refused = here("delete", "c", env=other)
     assert (refused.exit_code, "--force" in refused.stderr) == (7, True)
-    assert arena("delete", "c", "--force", env=other).exit_code == 0
-    assert arena("delete", "--all").exit_code == 0
-    assert arena("list", "-o", "name").stdout == ""
-    assert arena("delete", "--state", "FAILED").exit_code == 0
+    assert here("delete", "c", "--force", env=other).exit_code == 0
+    assert here("delete", "--all").exit_code == 0
+    assert here("list", "-o", "name").stdout == ""
+    assert here("delete", "--state", "FAILED").exit_code == 0
 
 
-def test_prune_takes_mine_that_are_finished(arena: Any) -> None:
+def test_prune_takes_mine_that_are_finished(arena: Any, here: Any) -> None:
     arena("run", "--name", "mine", "true")
     arena("run", "--name", "others", "true", env={"ARENA_USER": "somebody"})
     arena("run", "-d", "--name", "live", "sleep", "60")
@@ -247,34 +247,34 @@ def test_prune_takes_mine_that_are_finished(arena: Any) -> None:
     assert arena("prune", "--since", "1h").stdout == ""
     shown = arena("prune", "--since", "0s", "--dry-run")
     assert [line.split()[0] for line in shown.stdout.splitlines()] == ["mine"]
-    assert "mine" in arena("list", "-o", "name").stdout.split()
+    assert "mine" in here("list", "-o", "name").stdout.split()
     terminal = arena.terminal("prune", "--since", "0s")
     terminal.until("?")
     terminal.key("n\n")
     assert terminal.wait() == 0
-    assert "mine" in arena("list", "-o", "name").stdout.split()
+    assert "mine" in here("list", "-o", "name").stdout.split()
     yes = arena.terminal("prune", "--since", "0s", "--yes")
     assert (yes.wait(), "?" in yes.text) == (0, False)
-    assert sorted(arena("list", "-o", "name").stdout.split()) == ["live", "others"]
+    assert sorted(here("list", "-o", "name").stdout.split()) == ["live", "others"]
     assert arena("prune", "--since", "0s", "--all-users").exit_code == 0
-    assert arena("list", "-o", "name").stdout == "live\n"
-    assert len(arena("history", "-o", "name").stdout.split()) == 3
+    assert here("list", "-o", "name").stdout == "live\n"
+    assert len(here("history", "-o", "name").stdout.split()) == 3
 
 
 # Again
 
 
-def test_history_names_runs(arena: Any) -> None:
+def test_history_names_runs(arena: Any, here: Any) -> None:
     for number in range(3):
         arena("run", "--name", "a", "--replace", "--", "sh", "-c", f"echo {number}; exit {number}")
-    runs = arena("history", "a", "-o", "json").json
+    runs = here("history", "a", "-o", "json").json
     assert [run["exitCode"] for run in runs] == [2, 1, 0]
-    assert [run["exitCode"] for run in arena("history", "--limit", "1", "-o", "json").json] == [2]
-    assert arena("logs", "a@2").stdout == "1\n"
-    assert arena("logs", "a@3").stdout == "0\n"
-    assert arena("logs", "@last").stdout == "2\n"
-    assert arena("logs", runs[2]["runId"]).stdout == "0\n"
-    missing = arena("logs", "a@9")
+    assert [run["exitCode"] for run in here("history", "--limit", "1", "-o", "json").json] == [2]
+    assert here("logs", "a@2").stdout == "1\n"
+    assert here("logs", "a@3").stdout == "0\n"
+    assert here("logs", "@last").stdout == "2\n"
+    assert here("logs", runs[2]["runId"]).stdout == "0\n"
+    missing = here("logs", "a@9")
     assert (missing.exit_code, "3 runs" in missing.stderr) == (3, True)
 
 
@@ -289,25 +289,25 @@ def test_export_reads_back(arena: Any) -> None:
     assert arena("logs", "a", "--rank", "0").stdout == arena("logs", "b", "--rank", "0").stdout
 
 
-def test_rerun(arena: Any) -> None:
+def test_rerun(arena: Any, here: Any) -> None:
     arena.file("t.py", "import sys; print('old', *sys.argv[1:])")
     arena("run", "--name", "a", "t.py", "1")
     arena.file("t.py", "import sys; print('new', *sys.argv[1:])")
 
     def rerun(*words: str, **env: str) -> str:
-        made = arena("rerun", words[0], "-o", "name", *words[1:], env=env)
+        made = here("rerun", words[0], "-o", "name", *words[1:], env=env)
         assert made.exit_code == 0, made
         name = made.stdout.strip()
-        assert arena("wait", name).exit_code == 0
-        return arena("logs", name).stdout
+        assert here("wait", name).exit_code == 0
+        return here("logs", name).stdout
 
     assert rerun("a", "--name", "b") == "old 1\n"
     assert rerun("a", "--name", "c", "--code", "here") == "new 1\n"
     assert rerun("a", "--name", "d", "--", "t.py", "2") == "old 2\n"
     assert rerun("a@1", "--replace") == "old 1\n"
-    assert arena("history", "d", "-o", "json").json[0]["parent"] == arena("history", "a", "-o", "json").json[1]["runId"]
-    assert arena("rerun", "a").exit_code == 4
-    assert arena("rerun", "a@7").exit_code == 3
+    assert here("history", "d", "-o", "json").json[0]["parent"] == here("history", "a", "-o", "json").json[1]["runId"]
+    assert here("rerun", "a").exit_code == 4
+    assert here("rerun", "a@7").exit_code == 3
 
 
 def test_rerun_takes_secrets_from_the_environment(arena: Any) -> None:

@@ -218,6 +218,7 @@ def test_the_first_ctrl_c_detaches_and_a_second_deletes(arena: Any) -> None:
     assert arena("get", "a").exit_code == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", range(3))
 def test_ctrl_c_at_any_moment(arena: Any, part: int) -> None:
     """Either there is nothing, or a job and a word on how to go on."""

@@ -25,7 +25,7 @@ def files(folder: Path) -> Iterator[tuple[str, bytes]]:
         yield from ((path.name, path.read_bytes()) for path in paths if path.is_file())
 
 
-def test_nothing_shows_or_keeps_them(arena: Any) -> None:
+def test_nothing_shows_or_keeps_them(arena: Any, here: Any) -> None:
     ran = arena("--loglevel", "debug", "run", "--name", "a", *WORDS, "--", "sh", "-c", f"{SHOW}; exit 3", env=ENV)
     assert (ran.exit_code, ran.stdout) == (3, LENGTHS)
     shown = [ran.stderr]
@@ -36,7 +36,7 @@ def test_nothing_shows_or_keeps_them(arena: Any) -> None:
         ("wait", "a", "-o", "json", "--record", "out"), ("run", "--name", "a", *WORDS, "true"),
         ("run", "--name", "B", *WORDS, "true"), ("run", "--workers", "x", *WORDS, "true"), ("config", "show"),
     ):  # fmt: skip
-        done = arena(*words, env=ENV)
+        done = here(*words, env=ENV)
         shown.append(done.stdout + done.stderr)
     assert [leaks(text) for text in shown if leaks(text)] == []
     assert "HF_TOKEN: '***'" in arena("export", "a").stdout

@@ -51,17 +51,17 @@ def test_submit_with_json_prints_the_job_as_get_does(arena: Any) -> None:
 
 
 @pytest.mark.parametrize("fmt", ["json", "yaml"])
-def test_what_is_read_parses_while_a_warning_is_due(arena: Any, fmt: str) -> None:
+def test_what_is_read_parses_while_a_warning_is_due(arena: Any, here: Any, fmt: str) -> None:
     arena("run", "--name", "odd", "true")
     arena("run", "--name", "a", "true")
     (odd,) = (arena.state / "runs").glob("odd-*")
     (odd / "state.json").unlink()
     (odd / "job.json").write_text("{ not at all")
     for words in READ:
-        result = arena(*words, "-o", fmt, env={"ARENA_NO_SUCH_SETTING": "1"})
+        result = here(*words, "-o", fmt, env={"ARENA_NO_SUCH_SETTING": "1"})
         assert result.exit_code == 0, result
         assert yaml.safe_load(result.stdout), words
-    listed = arena("list", "-o", fmt, "--strict")
+    listed = here("list", "-o", fmt, "--strict")
     assert listed.exit_code == 6
     assert [job["name"] for job in yaml.safe_load(listed.stdout)] == ["a"]
     if fmt == "json":
@@ -125,6 +125,7 @@ def test_the_job_goes_on_when_nobody_reads_run(arena: Any) -> None:
     assert arena("get", "b").exit_code == 3
 
 
+@pytest.mark.slow
 def test_streams_that_are_not_there(arena: Any) -> None:
     arena("run", "--name", "a", "true")
     for closed in ("<&-", ">&-", "2>&-", "<&- >&- 2>&-"):
@@ -138,7 +139,13 @@ def test_streams_that_are_not_there(arena: Any) -> None:
 def test_a_full_disk_is_said_in_one_line(arena: Any) -> None:
     full = arena.shell("arena version >/dev/full")
     assert full.exit_code == 6
-    assert full.stderr.startswith("Error: output: No space left on device")
+    assert full.stderr == "Error: output: No space left on device\n  Try: --traceback shows where\n"
+
+
+def test_a_folder_that_is_gone_is_said_in_one_line(arena: Any) -> None:
+    gone = arena.shell("mkdir gone; cd gone; rmdir ../gone; arena run true")
+    assert (gone.exit_code, gone.stdout) == (125, "")
+    assert gone.stderr.startswith("Error: the folder you are in does not exist any more")
 
 
 def test_without_a_terminal_nothing_is_redrawn_or_asked(arena: Any) -> None:

@@ -168,6 +168,8 @@ def run(words: list[str]) -> int:
 
         return report(SpecError(f"{error.object!r} is not UTF-8"), words)
     except Exception as error:  # noqa: BLE001  (a mistake of ours is arena's failure, not the job's code 1)
+        if isinstance(error, OSError) and not error.filename:
+            quiet_stdout()  # what is still buffered would fail once more
         return report(unexpected(error), words)
 
 
@@ -188,7 +190,7 @@ def unexpected(error: Exception) -> Any:
 
     what = f"arena made a mistake: {type(error).__name__}: {error}"
     if isinstance(error, OSError):
-        what = f"{error.filename}: {error.strerror}" if error.filename else error.strerror or str(error)
+        what = f"{error.filename or 'output'}: {error.strerror or error}"
     found = BackendError(what, hint="--traceback shows where")
     found.__cause__ = error
     return found
@@ -268,5 +270,5 @@ def flushed(words: list[str]) -> int:
         quiet_stdout()
     except OSError as error:
         quiet_stdout()
-        return report(unexpected(OSError(error.errno, error.strerror, "stdout")), words)
+        return report(unexpected(error), words)
     return 0
