@@ -81,6 +81,7 @@ def usable(place: LocalPlace, name: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_submit(place: LocalPlace, killer: Path) -> None:
     for trap in traps(place, killer, ""):
         mark = place.cwd / "ran"
@@ -99,6 +100,7 @@ def test_submit(place: LocalPlace, killer: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("word", ["/state.json", "/attempt-"], ids=["supervisor", "keeper"])
 @pytest.mark.parametrize("code", [0, 3])
 def test_supervisor_and_keeper(place: LocalPlace, killer: Path, word: str, code: int) -> None:
@@ -122,6 +124,7 @@ def test_supervisor_and_keeper(place: LocalPlace, killer: Path, word: str, code:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_stop_and_delete(place: LocalPlace, killer: Path) -> None:
     """The process that stops or deletes is killed at its own writes."""
     for trap in traps(place, killer, ".json"):
