@@ -33,9 +33,9 @@ ENDING = 30.0  # seconds beyond the grace until a delete gives up
 class LocalBackend:
     """Jobs as real processes of this machine.
 
-    >>> import tempfile
+    >>> import pathlib, tempfile
     >>> from arena.backends.base import Query, Warnings
-    >>> settings = Settings.load({"state_dir": tempfile.mkdtemp()}, {}, Path("/"))
+    >>> settings = Settings.load({"state_dir": tempfile.mkdtemp()}, {}, pathlib.Path("/"))
     >>> list(LocalBackend(settings, {}).list(Query(), Warnings()))
     []
     """
