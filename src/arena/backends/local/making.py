@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -101,6 +102,7 @@ class Maker:
             name=plan.name,
             type=jobs.place(kind),
             trainer=kind.trainer,
+            search=() if kind.__module__.startswith("arena.") else tuple(filter(None, sys.path)),
             job=values,
             secrets=tuple(secret),
             typed=tuple(secrets.mask_words(plan.context.typed)),

@@ -48,7 +48,7 @@ class Records:
     def find(self, name: str, *, gone: bool = False) -> Ref:
         """The run that NAME, NAME@2, a run id or @last means."""
         name = name.rpartition("/")[2]
-        if not self.state.exists:
+        if not name or not self.state.exists:
             raise not_found(name)
         holder = self.state.holder(name)
         known = self.state.run(holder) if holder else None

@@ -38,12 +38,16 @@ T = TypeVar("T")
 
 
 class Made(Struct, frozen=True, kw_only=True, rename="camel", gc=False):
-    """`job.json`: what was asked, by whom, from where. Values of secret variables are not in it."""
+    """`job.json`: what was asked, by whom, from where. Values of secret variables are not in it.
+
+    `search` is where modules were looked for by whoever submitted a type that a plug-in brings.
+    """
 
     run_id: str
     name: str
     type: str
     trainer: str
+    search: tuple[str, ...] = ()
     job: dict[str, Any]
     secrets: tuple[str, ...] = ()
     typed: tuple[str, ...] = ()

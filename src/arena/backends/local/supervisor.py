@@ -307,17 +307,18 @@ class Supervisor:
 
     def fail(self, error: BaseException) -> None:
         """The last resort: the job is FAILED because its supervisor cannot go on."""
-        what = error.what if isinstance(error, ArenaError) else f"{type(error).__name__}: {error}"
         process.end_marked(self.run.run_id, (), self.made.grace)
-        self._finish("Failed", [], what)
-        self._update(reason="SupervisorFailed")
+        self._finish("Failed", [], _told(error))
+        self._update(reason=GAVE_UP)
 
 
+GAVE_UP = "SupervisorFailed"
 ENDS = {"Stopped": "Stopped", "Deadline": "DeadlineExceeded", "Lost": "Lost", "Succeeded": "Completed"}
 
 
 def load_job(made: state.Made) -> Job:
     """The job of a run, with the secret values that this process's environment holds."""
+    sys.path += [folder for folder in made.search if folder not in sys.path]
     kind = jobs.load_class(made.type)
     job: Job = msgspec.convert(made.job, kind, strict=False)
     held = {name: os.environ[name] for name in made.secrets if name in os.environ}
@@ -390,10 +391,26 @@ def main(path: str, lock: int) -> None:
     process.become_subreaper()
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     run = state.Run(Path(path))
-    supervisor = Supervisor(run, lock)
+    try:
+        supervisor = Supervisor(run, lock)
+    except Exception as error:
+        traceback.print_exc(file=sys.stderr)
+        give_up(run, error)
+        raise SystemExit(1) from error
     try:
         supervisor.live()
-    except (Exception, BackendError) as error:
+    except Exception as error:
         traceback.print_exc(file=sys.stderr)
         supervisor.fail(error)
         raise SystemExit(1) from error
+
+
+def give_up(run: state.Run, error: Exception) -> None:
+    """A job whose supervisor cannot even begin, as its type cannot be loaded, is FAILED."""
+    end = {"since": state.now(), "finished": state.now(), "finished_monotonic": time.monotonic()}
+    process.end_marked(run.run_id, (), 0.0)
+    run.write("state.json", replace(run.facts(), word="Failed", reason=GAVE_UP, message=_told(error), **end))
+
+
+def _told(error: BaseException) -> str:
+    return error.what if isinstance(error, ArenaError) else f"{type(error).__name__}: {error}"
