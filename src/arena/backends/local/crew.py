@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import sys
-import traceback
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -134,8 +132,7 @@ class Crew:
             keep(member.launch, member.pipes, lock)
             code = 0
         except BaseException:  # noqa: BLE001  (a forked process must not return into its parent's code)
-            traceback.print_exc(file=sys.stderr)
-            sys.stderr.flush()
+            process.print_trace()
         finally:
             os._exit(code)
 

@@ -7,8 +7,6 @@ GPUs where a test needs some.
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -36,6 +34,9 @@ def busy(stand_in: int | None = None) -> set[str]:
 
 
 def _nvidia_smi(question: str) -> list[str]:
+    import shutil
+    import subprocess
+
     program = shutil.which("nvidia-smi")
     if program is None:
         return []

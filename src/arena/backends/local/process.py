@@ -20,6 +20,15 @@ PR_SET_CHILD_SUBREAPER = 36
 LINUX = sys.platform == "linux"
 
 
+def print_trace() -> None:
+    """The exception at hand, for supervisor.log."""
+    import traceback
+
+    with contextlib.suppress(OSError):
+        traceback.print_exc(file=sys.stderr)
+        sys.stderr.flush()
+
+
 def become_subreaper() -> bool:
     """From now on orphans below this process become its children. Linux only."""
     if not LINUX:

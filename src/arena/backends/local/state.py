@@ -18,7 +18,6 @@ import _thread
 import contextlib
 import errno
 import os
-import shutil
 import time
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
@@ -268,6 +267,8 @@ class StateDir:
             made = read_if(run.path / "job.json", Made)
             if made:
                 self.release(made.name, run.run_id)
+            import shutil
+
             shutil.rmtree(run.path, ignore_errors=True)
         finally:
             os.close(lock)

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-import platform
 import signal
 import sys
 import time
-import traceback
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
@@ -339,10 +337,10 @@ def explained(run: state.Run, made: state.Made, facts: state.Facts) -> state.Fac
 
 def node_labels() -> dict[str, str]:
     """This machine as a node: the labels a selector may ask for."""
-    arch = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
+    arch = {"x86_64": "amd64", "aarch64": "arm64"}.get(os.uname().machine, os.uname().machine)
     return {
         "kubernetes.io/hostname": state.hostname(),
-        "kubernetes.io/os": platform.system().lower(),
+        "kubernetes.io/os": os.uname().sysname.lower(),
         "kubernetes.io/arch": arch,
     }
 
@@ -380,7 +378,7 @@ def _be_packer(run: state.Run, made: state.Made) -> NoReturn:
         store = run.path.parent.parent / "blobs"
         state.write(run.path / "code.json", code.capture(Path(made.code), store, made.code_limit).to_json())
     except BaseException:  # noqa: BLE001  (a forked process must not return into its parent's code)
-        traceback.print_exc(file=sys.stderr)
+        process.print_trace()
     finally:
         os._exit(0)
 
@@ -394,13 +392,13 @@ def main(path: str, lock: int) -> None:
     try:
         supervisor = Supervisor(run, lock)
     except Exception as error:
-        traceback.print_exc(file=sys.stderr)
+        process.print_trace()
         give_up(run, error)
         raise SystemExit(1) from error
     try:
         supervisor.live()
     except Exception as error:
-        traceback.print_exc(file=sys.stderr)
+        process.print_trace()
         supervisor.fail(error)
         raise SystemExit(1) from error
 
