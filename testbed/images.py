@@ -167,9 +167,18 @@ def _debian_root() -> bytes:
     done = subprocess.run(["nice", "-n", "10", *words], capture_output=True, text=True, check=False)
     if done.returncode:
         raise BedError("the work image cannot be made", done.stderr.strip()[-1500:])
+    with tarfile.open(made, "a") as root:
+        root.addfile(_ssh_folder())
     content = made.read_bytes()
     made.unlink()
     return content
+
+
+def _ssh_folder() -> tarfile.TarInfo:
+    """The folder that sshd insists on; mmdebstrap leaves /run empty."""
+    folder = tarfile.TarInfo("./run/sshd")
+    folder.type, folder.mode = tarfile.DIRTYPE, 0o755
+    return folder
 
 
 def _codename() -> str:
