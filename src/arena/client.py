@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import structs
 
@@ -20,6 +20,7 @@ from arena import choice, jobs, showing
 from arena.backends.base import Backend, Context, LogLine, LogQuery, Plan, Query, Ref, Warnings
 from arena.errors import JobFailedError, NotFoundError, NotStartedError, SpecError, UnsupportedError, WaitTimeoutError
 from arena.job import Job, check
+from arena.secrets import MASK
 from arena.settings import Settings
 from arena.status import Seen, State
 
@@ -99,6 +100,52 @@ class Client:
         plan = job if isinstance(job, Plan) else self.plan(job, creates=creates)
         ref = self.backend(plan.backend).submit(plan, replace=replace, force=force)
         return Handle(self, ref, plan.backend)
+
+    def export(self, name: str) -> str:
+        """The run file of a job (or of a run that only the record knows): what `load` and `run -f` read.
+
+        Secret values are `***` in it.
+        """
+        from arena import runfile
+
+        return runfile.dump(self.get(name, gone=True).job(), masked=True)
+
+    def rerun(
+        self, run: str, /, *, code: Literal["recorded", "here"] = "recorded", replace: bool = False, **fields: Any
+    ) -> Handle:
+        """Run a job again, with its recorded code and the fields given here changed.
+
+        Values that were masked come from the client's environment; SpecError names those that are missing.
+        """  # fmt: skip
+        parent = self.get(run, gone=True)
+        job = self.changed(parent.job(), fields)
+        return self.submit(self.plan(job, **self.parentage(parent.run_id, code)), replace=replace)
+
+    def changed(self, job: Job, fields: Mapping[str, object]) -> Job:
+        """A recorded job under new values, its masked variables taken from the environment."""
+        from arena import declared
+
+        below = self.unmasked(declared.to_plain(job), fields)
+        return declared.build(type(job), declared.merged(type(job), below, fields))
+
+    def parentage(self, parent: str, code: str) -> dict[str, Any]:
+        """What the context of a rerun says of its parent: its id, and whose recorded code it takes."""
+        return {"parent": parent, "again": parent if code == "recorded" and self.has_code(parent) else ""}
+
+    def unmasked(self, values: Mapping[str, object], given: Mapping[str, object]) -> dict[str, object]:
+        """Recorded values, masked variables taken from the environment; SpecError names those that are missing."""
+        env, new = values.get("env"), given.get("env")
+        if not isinstance(env, Mapping):
+            return dict(values)
+        taken = new if isinstance(new, Mapping) else {}
+        masked = [name for name, value in env.items() if value == MASK and name not in taken]
+        if missing := [name for name in masked if name not in self.env]:
+            raise SpecError(
+                f"the values of {', '.join(missing)} are not stored",
+                why="they look secret",
+                hint=f"{missing[0]}=… arena rerun …, or --env {missing[0]}=…",
+            )
+        return {**values, "env": {**env, **{name: self.env[name] for name in masked}}}
 
     # --- look ------------------------------------------------------------------------------------------------
 

@@ -145,6 +145,12 @@ class Seen(Struct, frozen=True, kw_only=True, gc=False):
         return first_failure(self.observed)
 
     @property
+    def gpu_seconds(self) -> float:
+        """How long GPUs were held: each replica's times the time it ran, over all attempts that have ended."""
+        seen = (*self.observed.earlier, *self.observed.replicas)
+        return sum(r.gpus * (r.ended - r.started).total_seconds() for r in seen if r.started and r.ended)
+
+    @property
     def exit_code(self) -> int | None:
         """0, the code of the replica that failed first, or None where the job has none."""
         return exit_code(self.observed, self.status.state)

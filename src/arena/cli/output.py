@@ -165,6 +165,7 @@ def _ours(seen: Seen) -> dict[str, Any]:
         "submittedAt": created,
         "startedAt": utc(seen.observed.started),
         "finishedAt": utc(seen.observed.finished),
+        "gpuSeconds": round(seen.gpu_seconds, 3),
         "durationSeconds": round(max(0.0, seen.duration), 3),
         "attempt": seen.observed.attempt,
         "firstFailure": _first_failure(seen),

@@ -69,8 +69,8 @@ def making() -> list[click.Option]:
         JobOption(["--timeout"], metavar="DURATION", help="Stop waiting after 90s, 5m, 2h (exit 124)."),
         JobOption(["--start-timeout"], metavar="DURATION", help="Fail (exit 125) when it does not start in time."),
         JobOption(["--rm"], is_flag=True, help="Delete the job when this command is interrupted, and at its end."),
-        JobOption(["-o", "--output", "fmt"], type=click.Choice(["text", "json", "yaml", "name"]), default="text",
-                  help="Format of what is printed."),
+        JobOption(["-o", "--output", "fmt"], metavar="FORMAT", type=click.Choice(["text", "json", "yaml", "name"]),
+                  default="text", help="Format of what is printed: text, json, yaml, name."),
     ]  # fmt: skip
 
 
@@ -108,7 +108,9 @@ def _check_result(path: str | None) -> None:
         raise SpecError(f"--result: {path} cannot be written")
 
 
-run = JobCommand("run", kind="job", callback=_run, params=[*making(), *RUN_OPTIONS], epilog=RUN_EPILOG)
+run = JobCommand(
+    "run", kind="job", callback=_run, params=[*making(), *RUN_OPTIONS], help=_run.__doc__, epilog=RUN_EPILOG
+)
 common.placed(run)
 
 
@@ -209,7 +211,7 @@ def submit_file_again(ctx: click.Context, path: Path, words: list[str]) -> int:
     from arena import runfile
 
     file = runfile.read(runfile.read_text(path), str(path))
-    below = _with_secrets(file.values, {})
+    below = common.client(ctx).unmasked(file.values, {})
     return submit_again(ctx, file._replace(masked=()).job({"env": below["env"]} if "env" in below else {}), "", words)
 
 
@@ -220,8 +222,8 @@ def submit_again(ctx: click.Context, job: Job, parent: str, words: list[str]) ->
         kind=type(job),
         interspersed=True,
         callback=_again,
-        params=[*making(), JobOption(["--code"], type=click.Choice(["recorded", "here"]), default="recorded",
-                                     common=True, help="The recorded code, or what is here now.")],
+        params=[*making(), JobOption(["--code"], metavar="recorded|here", type=click.Choice(["recorded", "here"]),
+                                     default="recorded", common=True, help="The recorded code, or what is here now.")],
         help="Run a job again with its recorded code; words after -- replace the program's.",
     )  # fmt: skip
     common.placed(command)
@@ -234,33 +236,10 @@ def submit_again(ctx: click.Context, job: Job, parent: str, words: list[str]) ->
 @click.pass_context
 def _again(ctx: click.Context, /, code: str, **given: Any) -> int:
     job, parent = ctx.meta["arena.again"]
-    above = values(type(job), given)
-    below = {**declared.to_plain(job)}
-    merged = declared.merged(type(job), _with_secrets(below, above), above)
-    again = declared.build(type(job), merged)
     client = common.client(ctx)
-    context = {"parent": parent, "again": parent if code == "recorded" and client.has_code(parent) else ""}
+    again = client.changed(job, values(type(job), given))
+    context = client.parentage(parent, code)
     return _make(ctx, again, given, creates="type", attached=False, context=context, client=client)
-
-
-def _with_secrets(below: dict[str, object], above: Mapping[str, object]) -> dict[str, object]:
-    """The recorded values, masked variables taken from the environment; SpecError names those that are missing."""
-    from arena.errors import SpecError
-    from arena.secrets import MASK
-
-    env = below.get("env")
-    given = above.get("env")
-    if not isinstance(env, dict):
-        return below
-    taken = given if isinstance(given, dict) else {}
-    masked = [name for name, value in env.items() if value == MASK and name not in taken]
-    if missing := [name for name in masked if name not in os.environ]:
-        raise SpecError(
-            f"the values of {', '.join(missing)} are not stored",
-            why="they look secret",
-            hint=f"{missing[0]}=… arena rerun …, or --env {missing[0]}=…",
-        )
-    return {**below, "env": {**env, **{name: os.environ[name] for name in masked}}}
 
 
 def _file(given: Mapping[str, Any]) -> RunFile | None:
