@@ -14,6 +14,8 @@ from arena.errors import NotFoundError
 
 PATIENCE = 60.0  # seconds to wait for code that is just being packed
 FOLDER = "code"
+PACKING = "code.lock"  # held by the packer
+SETTLE = 1.0  # seconds for which the end of a short job waits for its code to be packed
 
 
 def captured(run: state.Run) -> code.Capture | None:
@@ -22,12 +24,24 @@ def captured(run: state.Run) -> code.Capture | None:
         return None
     deadline = time.monotonic() + PATIENCE
     path = run.path / "code.json"
-    while not path.exists() and state.is_locked(run.path / "lock") and time.monotonic() < deadline:
+    while not path.exists() and _to_come(run) and time.monotonic() < deadline:
         time.sleep(0.02)
     try:
         return code.Capture.from_json(json.loads(path.read_bytes()))
     except FileNotFoundError:
         return None
+
+
+def settle(run: state.Run) -> None:
+    """Wait a moment while the code is packed: who sees the end of a job may change its code at once."""
+    deadline = time.monotonic() + SETTLE
+    while state.is_locked(run.path / PACKING) and time.monotonic() < deadline:
+        time.sleep(0.005)
+
+
+def _to_come(run: state.Run) -> bool:
+    """Whether the code may still be packed: somebody packs it, or the job has not come so far."""
+    return state.is_locked(run.path / PACKING) or not run.facts().finished
 
 
 def folder_again(parent: state.Run, run: state.Run) -> str:

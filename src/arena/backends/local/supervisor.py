@@ -20,7 +20,7 @@ import msgspec
 from msgspec.structs import replace
 
 from arena import jobs, quantity, status, why
-from arena.backends.local import admission, devices, gang, layout, logfile, process, state
+from arena.backends.local import admission, devices, gang, layout, logfile, process, recorded, state
 from arena.backends.local.crew import Crew
 from arena.backends.local.keeper import Launch, Program, drain, listen, wait_for
 from arena.errors import ArenaError, BackendError
@@ -240,6 +240,7 @@ class Supervisor:
         finished, monotonic = self._when(word, replicas)
         self.queue.leave()
         self.leases.drop_all()
+        recorded.settle(self.run)
         last = replace(
             self.facts,
             word=word,
@@ -284,9 +285,12 @@ class Supervisor:
         """Pack the code beside the job, in a process of its own."""
         if not self.made.code or (self.run.path / "code.json").exists():
             return
-        pid = os.fork()
-        if pid == 0:
-            _be_packer(self.run, self.made)
+        lock = state.take_lock(self.run.path / recorded.PACKING)
+        if lock is None:
+            return
+        if os.fork() == 0:
+            _be_packer(self.run, self.made, lock)
+        os.close(lock)
 
     def _update(self, **changes: object) -> None:
         """Know more, and write it down."""
@@ -367,14 +371,16 @@ def _open_control(path: Path) -> int:
     return os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
-def _be_packer(run: state.Run, made: state.Made) -> NoReturn:
-    """Pack and exit. Nothing of the supervisor stays open here: leases and places in the queue end with their job."""
+def _be_packer(run: state.Run, made: state.Made, lock: int) -> NoReturn:
+    """Pack and exit. Of the supervisor nothing but the packer's own lock stays open here: leases and places in the
+    queue end with their job."""
     signal.set_wakeup_fd(-1)
-    os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+    os.closerange(3, lock)
+    os.closerange(lock + 1, os.sysconf("SC_OPEN_MAX"))
     try:
         from arena import code
 
-        os.nice(10)
+        os.nice(5)
         store = run.path.parent.parent / "blobs"
         state.write(run.path / "code.json", code.capture(Path(made.code), store, made.code_limit).to_json())
     except BaseException:  # noqa: BLE001  (a forked process must not return into its parent's code)
