@@ -130,9 +130,8 @@ def install(bed: "Bed", names: tuple[str, ...], *, pods: bool) -> None:
         for document in manifests(operator)
         if (changed := adapt(document, operator, names)) and (pods or document["kind"] == "CustomResourceDefinition")
     ]
-    if documents:
-        _apply(bed, [d for d in documents if d["kind"] == "Namespace"])
-        _apply(bed, [d for d in documents if d["kind"] != "Namespace"])
+    _apply(bed, [document for document in documents if document["kind"] == "Namespace"])
+    _apply(bed, [document for document in documents if document["kind"] != "Namespace"])
 
 
 def wait_until_ready(bed: "Bed", names: tuple[str, ...]) -> None:
@@ -227,7 +226,8 @@ def _output(words: list[str], given: str | None = None) -> str:
 
 def _apply(bed: "Bed", documents: list[Object]) -> bool:
     text = "\n---\n".join(json.dumps(document) for document in documents)
-    bed.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", given=text)
+    if documents:
+        bed.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", given=text)
     return True
 
 
