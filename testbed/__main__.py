@@ -72,7 +72,7 @@ def _kubeconfig(asked: argparse.Namespace) -> None:
 def _kubectl(asked: argparse.Namespace) -> None:
     path = str(program("kubectl"))
     config = str(_chosen(None).kubeconfig())
-    os.execve(path, ["kubectl", *asked.words], {**os.environ, "KUBECONFIG": os.environ.get("KUBECONFIG", config)})
+    os.execve(path, ["kubectl", *asked.words], {**os.environ, "KUBECONFIG": config})
 
 
 def _down(asked: argparse.Namespace) -> None:

@@ -25,7 +25,7 @@ from testbed.operators import chosen, install, wait_until_ready
 from testbed.parts import check_built, check_machine, copy_images, snapshotter
 from testbed.places import REPOSITORY, beds
 from testbed.programs import program
-from testbed.users import SERVICE_ACCOUNT, TEAMS, namespace, team_objects
+from testbed.users import PEOPLE, SERVICE_ACCOUNT, TEAMS, namespace, team_objects
 
 Found = TypeVar("Found")
 
@@ -91,8 +91,8 @@ class Bed:
         """The kubeconfig of a user; the way is a certificate (""), "token" or "exec"."""
         path = self.place.kubeconfig(user, way)
         if not path.exists():
-            known = ", ".join(sorted(file.name for file in self.place.kubeconfigs.iterdir() if ":" not in file.name))
-            raise BedError(f"there is no kubeconfig {path.name!r}", f"there are {known}")
+            names = ", ".join([*(person.name for person in PEOPLE), SERVICE_ACCOUNT.name])
+            raise BedError(f"there is no kubeconfig {path.name!r}", f"there are {names}, with token or exec")
         return path
 
     def api(self, user: str = "admin", way: str = "") -> Api:

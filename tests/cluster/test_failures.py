@@ -1,8 +1,11 @@
 """What goes wrong on a real cluster, seen through the API as users meet it."""
 
+import threading
+
 import pytest
 from testbed.api import ApiError, wait_for
 from testbed.bed import Bed
+from testbed.faults import FaultProxy
 from testbed.images import BARE
 
 from cluster.pods import TEAM, Object, container, container_state, ended, events, log, pod, pods_of, remove, template
@@ -106,6 +109,21 @@ def test_logs_and_exec_reach_into_a_pod(node: Bed, name: str) -> None:
     alice.post(f"{TEAM}/pods", pod(name, container("main", "sh", "-c", "echo here; sleep 600")))
     wait_for("log", lambda: "here" in log(alice, name))
     assert node.kubectl("exec", name, "--", "id", "-un", user="alice").strip() == "root"
+    remove(alice, f"{TEAM}/pods/{name}")
+
+
+def test_an_exec_goes_through_the_fault_proxy_and_can_be_cut(node: Bed, name: str) -> None:
+    alice = node.api("alice")
+    alice.post(f"{TEAM}/pods", pod(name, container("main", "sleep", "600")))
+    wait_for("running pod", lambda: container_state(alice, name).get("state", {}).get("running"))
+    with FaultProxy(node) as proxy:
+        proxy.kubeconfig("alice")
+        user = f"alice-proxy-{proxy.port}"
+        assert node.kubectl("exec", name, "--", "echo", "here", user=user) == "here\n"
+        cut = threading.Timer(1, proxy.cut_streams)
+        cut.start()
+        said = node.kubectl("exec", name, "--", "sh", "-c", "sleep 30; echo late", user=user, check=False)
+        assert "late" not in said
     remove(alice, f"{TEAM}/pods/{name}")
 
 
