@@ -60,6 +60,8 @@ class Bed:
             bed._fill(kubelet, operators)
         except BaseException:
             bed.stop()
+            if guard.is_ours(place, lock):
+                guard.remove(place)
             raise
         finally:
             os.close(lock)
@@ -73,8 +75,7 @@ class Bed:
         deadline = time.monotonic() + ENDING
         while any(map(self._runs, guards)) and time.monotonic() < deadline:
             time.sleep(0.05)
-        if self.place.folder.exists():
-            guard.remove(self.place)
+        sweep()
         if self.owner >= 0:
             os.close(self.owner)
             self.owner = -1
@@ -194,25 +195,50 @@ def running() -> list[Bed]:
 
 def is_alive(place: Layout) -> bool:
     """Whether someone holds the test bed's lock."""
-    try:
-        lock = os.open(place.lock, os.O_RDWR)
-    except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(lock)
+    lock = _grab(place.lock)
+    if lock is None:
+        return place.lock.exists()
+    os.close(lock)
     return False
 
 
 def sweep() -> list[int]:
     """Remove what killed runs left; their numbers."""
-    stale = [place for place in _folders() if not is_alive(place)]
-    for place in stale:
-        guard.remove(place)
-    return [place.number for place in stale]
+    stale = []
+    for place in _folders():
+        lock = _grab(place.lock)
+        if lock is None and place.lock.exists():
+            continue
+        if lock is None or guard.is_ours(place, lock):
+            guard.remove(place)
+            stale.append(place.number)
+        if lock is not None:
+            os.close(lock)
+    _sweep_hidden()
+    return stale
+
+
+def _sweep_hidden() -> None:
+    """Folders that were being made or removed when their process was killed."""
+    long_ago = time.time() - 600
+    for folder in beds().glob(".*"):
+        with contextlib.suppress(FileNotFoundError):
+            if folder.stat().st_mtime < long_ago:
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _grab(lock: Path) -> int | None:
+    """The lock, if nobody holds it."""
+    try:
+        held = os.open(lock, os.O_RDWR)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(held)
+        return None
+    return held
 
 
 def _folders() -> list[Layout]:

@@ -41,7 +41,7 @@ def main(words: list[str]) -> NoReturn:
     with contextlib.suppress(SystemExit):
         os.waitpid(keeper, 0)
     _kill(keeper)
-    if _is_ours(bed, lock):
+    if is_ours(bed, lock):
         remove(bed)
     sys.exit(0)
 
@@ -62,7 +62,7 @@ def _keep(bed: Layout, alive: list[int], options: list[str]) -> NoReturn:
         os._exit(0)
 
 
-def _is_ours(bed: Layout, lock: int) -> bool:
+def is_ours(bed: Layout, lock: int) -> bool:
     """Whether the folder is still this test bed's: its number may be another's by now."""
     try:
         return os.path.samestat(os.fstat(lock), bed.lock.stat())
@@ -119,7 +119,10 @@ def remove(bed: Layout) -> None:
             with contextlib.suppress(OSError):
                 folder.rmdir()
         time.sleep(0.05)
-    shutil.rmtree(bed.folder, ignore_errors=True)
+    hidden = bed.folder.with_name(f".{bed.number}-{os.getpid()}")
+    with contextlib.suppress(FileNotFoundError):
+        bed.folder.rename(hidden)  # in one step: whoever looks sees all of it or nothing
+    shutil.rmtree(hidden, ignore_errors=True)
 
 
 def _hierarchies() -> list[Path]:

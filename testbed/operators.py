@@ -132,6 +132,18 @@ def install(bed: "Bed", names: tuple[str, ...], *, pods: bool) -> None:
     ]
     _apply(bed, [document for document in documents if document["kind"] == "Namespace"])
     _apply(bed, [document for document in documents if document["kind"] != "Namespace"])
+    api = bed.api()
+    for path in (path for document in documents for path in kind_paths(document)):
+        bed.wait(f"kind served at {path}", lambda p=path: api.get(f"{p}?limit=1"), 30)  # type: ignore[misc]
+
+
+def kind_paths(document: Object) -> list[str]:
+    """Where the objects of a CustomResourceDefinition are listed; empty for anything else."""
+    if document["kind"] != "CustomResourceDefinition":
+        return []
+    spec = document["spec"]
+    served = [version["name"] for version in spec["versions"] if version["served"]]
+    return [f"/apis/{spec['group']}/{version}/{spec['names']['plural']}" for version in served]
 
 
 def wait_until_ready(bed: "Bed", names: tuple[str, ...]) -> None:

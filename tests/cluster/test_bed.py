@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from testbed import tokens
 from testbed.api import Api, ApiError, wait_for
-from testbed.bed import Bed
+from testbed.bed import Bed, sweep
 from testbed.guard import CGROUPS
 from testbed.layout import layout
 from testbed.places import REPOSITORY
@@ -136,6 +136,15 @@ def test_a_killed_one_leaves_no_trace(kill: Callable[[Bed], None]) -> None:
     with Bed.start(kubelet=False) as bed:
         kill(bed)
         wait_for("end without a trace", lambda: no_trace(bed), 30)
+
+
+def test_what_two_killed_guards_leave_is_removed_by_the_next() -> None:
+    with Bed.start(kubelet=False) as bed:
+        kill_the_twin(bed)
+        kill_the_keeper(bed)
+        wait_for("end of the processes", lambda: not processes(str(bed.place.folder)), 30)
+        sweep()
+        assert traces(bed) == []
 
 
 @pytest.mark.kubelet
