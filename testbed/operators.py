@@ -130,8 +130,7 @@ def install(bed: "Bed", names: tuple[str, ...], *, pods: bool) -> None:
         for document in manifests(operator)
         if (changed := adapt(document, operator, names)) and (pods or document["kind"] == "CustomResourceDefinition")
     ]
-    _apply(bed, [document for document in documents if document["kind"] == "Namespace"])
-    _apply(bed, [document for document in documents if document["kind"] != "Namespace"])
+    _create(bed, sorted(documents, key=lambda document: document["kind"] != "Namespace"))
     api = bed.api()
     for path in (path for document in documents for path in kind_paths(document)):
         bed.wait(f"kind served at {path}", lambda p=path: api.get(f"{p}?limit=1"), 30)  # type: ignore[misc]
@@ -236,11 +235,19 @@ def _output(words: list[str], given: str | None = None) -> str:
     return done.stdout
 
 
-def _apply(bed: "Bed", documents: list[Object]) -> bool:
-    text = "\n---\n".join(json.dumps(document) for document in documents)
+def _create(bed: "Bed", documents: list[Object]) -> None:
     if documents:
-        bed.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", given=text)
+        bed.kubectl("create", "--validate=false", "-f", "-", given=_stream(documents))
+
+
+def _apply(bed: "Bed", documents: list[Object]) -> bool:
+    """Like `_create`, and may be said again."""
+    bed.kubectl("apply", "--server-side", "-f", "-", given=_stream(documents))
     return True
+
+
+def _stream(documents: list[Object]) -> str:
+    return "\n---\n".join(map(json.dumps, documents))
 
 
 def _is_ready(api: Api, operator: Operator) -> bool:
