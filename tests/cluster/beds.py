@@ -1,0 +1,72 @@
+"""The test beds of these tests: real clusters that are started once, and only where they are built.
+
+`cluster` tests need the API server (and simulated nodes), `kubelet` tests a node that runs pods, with the operators.
+
+A pytest plug-in: `conftest.py` beside it loads it for this folder, `pytest_plugins = ["cluster.beds"]` in the topmost
+conftest.py (instead of this folder's) for all tests.
+"""
+
+import os
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from testbed.bed import Bed
+from testbed.errors import BedError
+from testbed.operators import OPERATORS
+from testbed.parts import check_built, check_machine
+
+MARKS = {
+    "cluster": "needs the test bed's API server (python -m testbed build)",
+    "kubelet": "needs the test bed's node and operators (python -m testbed build)",
+}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for name, meaning in MARKS.items():
+        config.addinivalue_line("markers", f"{name}: {meaning}")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Without a test bed these tests are left out, and one line says how to get it; where it is required they fail."""
+    reason = why_not()
+    if reason and not os.environ.get("ARENA_REQUIRE_CLUSTER"):
+        for item in items:
+            if any(item.get_closest_marker(name) for name in MARKS):
+                item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def why_not() -> str:
+    """Why no test bed can be started, with the command that changes it; empty when one can."""
+    try:
+        check_machine()
+        check_built()
+    except BedError as error:
+        said = str(error)
+        return said if "testbed build" in said else f"{said} (then: python -m testbed build)"
+    return ""
+
+
+@pytest.fixture(scope="session")
+def bed() -> Iterator[Bed]:
+    """A control plane without a node."""
+    with Bed.start(kubelet=False) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def node() -> Iterator[Bed]:
+    """A cluster with one real node and every operator."""
+    with Bed.start(operators=tuple(OPERATORS)) as started:
+        yield started
+
+
+@pytest.fixture
+def name() -> str:
+    """A name that no other test has."""
+    return f"t{uuid.uuid4().hex[:8]}"
