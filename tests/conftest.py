@@ -21,9 +21,9 @@ PATIENCE = 10.0  # seconds for what was ended to be gone
 
 @pytest.fixture(autouse=True)
 def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Variables that would change what arena does are not there; ARENA_REQUIRE_ALL speaks to the test run itself."""
+    """Variables that would change what arena does are not there."""
     for name in list(os.environ):
-        if name == "PYTHONUNBUFFERED" or (name.startswith("ARENA_") and name != "ARENA_REQUIRE_ALL"):
+        if name == "PYTHONUNBUFFERED" or name.startswith("ARENA_"):
             monkeypatch.delenv(name)
 
 

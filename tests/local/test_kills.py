@@ -254,6 +254,7 @@ def test_after_a_restart_nothing_is_started_that_had_not_been(place: LocalPlace)
 
 def test_a_job_of_another_host_is_shown_and_never_judged(place: LocalPlace) -> None:
     job = running(place.run(sh(HOLD)))
+    until(lambda: marked(job))
     change_made(job, host="elsewhere")
     kill_all(job)
     seen = job.get()

@@ -111,6 +111,11 @@ def test_sixteen_replicas_of_a_hundred_thousand_lines_are_followed_without_loss(
     assert job.wait().exit_code == 0
 
 
+def whole(lines: list[str]) -> list[int]:
+    """The numbers in the lines that are all there; at a gap one may be cut."""
+    return [int(line) for line in lines if len(line) == 100]
+
+
 @pytest.mark.slow
 def test_a_log_without_end_keeps_head_and_tail_and_says_what_is_missing(place: LocalPlace) -> None:
     client = place.client(ARENA_LOG_MAX="24M")
@@ -123,12 +128,14 @@ def test_a_log_without_end_keeps_head_and_tail_and_says_what_is_missing(place: L
     assert size < 40 * 2**20
     (gap,) = [number for number, line in enumerate(kept) if line.startswith("[arena:")]
     assert "not kept" in kept[gap]
-    numbers = [int(line) for line in kept[:gap]], [int(line) for line in kept[gap + 1 :]]
+    numbers = whole(kept[:gap]), whole(kept[gap + 1 :])
     assert numbers[0] == list(range(len(numbers[0])))
     assert numbers[1] == list(range(numbers[1][0], count))
     assert all(numbers)
-    seen = [int(line) for line in followed if not line.startswith("[arena:")]
+    gaps = [line for line in followed if line.startswith("[arena:")]
+    seen = whole([line for line in followed if line not in gaps])
     assert seen == sorted(set(seen))
+    assert len(followed) - len(gaps) - len(seen) <= 2 * len(gaps), "a line is cut at a gap only, on either side of it"
     assert (seen[0], seen[-1]) == (0, count - 1)
 
 
@@ -205,3 +212,23 @@ def test_a_process_that_submits_much_keeps_no_zombie_thread_or_file(place: Local
         job.wait()
     gc.collect()
     assert (threading.active_count(), len(own.children(recursive=True)), own.num_fds()) == before
+
+
+def test_a_reader_whose_segment_vanishes_in_the_middle_of_an_entry_gives_no_half_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logfile, "SEGMENT", 1000)
+    writer, reader = logfile.LogWriter(tmp_path, "w-0", 2000), logfile.LogReader(tmp_path, "w-0")
+    for number in range(30):
+        writer.feed("stdout", b"%030d\n" % number)
+    got = [entry.data for entry in reader.read(limit=100)]
+    assert reader.rest, "the reader stands in the middle of an entry"
+    for number in range(30, 500):
+        writer.feed("stdout", b"%030d\n" % number)
+    logfile.segment(tmp_path, "w-0", 0).unlink()
+    while entries := reader.read():
+        got += [entry.data for entry in entries]
+    lines = [line for line in got if not line.startswith(b"[arena:")]
+    assert len(lines) < len(got)
+    assert all(len(line) == 30 for line in lines)
+    assert [int(line) for line in lines] == sorted({int(line) for line in lines})

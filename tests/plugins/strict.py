@@ -17,6 +17,7 @@ import pytest
 
 Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
 
+REQUIRED = bool(os.environ.get("ARENA_REQUIRE_ALL"))  # read once: tests run without any variable of arena's
 OTHER_SYSTEM = "other system:"
 FRAMEWORKS = "the big frameworks are not installed; add them: make frameworks"
 ROOT = "these need root; add them: sudo make test"
@@ -47,7 +48,7 @@ def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, A
 
 def _fail_if_skipped(report: Report) -> Report:
     reason = _reason(report)
-    if os.environ.get("ARENA_REQUIRE_ALL") and reason is not None and not reason.startswith(OTHER_SYSTEM):
+    if REQUIRED and reason is not None and not reason.startswith(OTHER_SYSTEM):
         report.outcome = "failed"
         report.longrepr = f"skipped, but ARENA_REQUIRE_ALL is set: {reason}"
     return report

@@ -229,14 +229,16 @@ class LogReader:
         later = [n for n in segments(self.folder, self.name) if n > number]
         if not later:
             return False, b""
-        data = self._data(2**24)
-        if not (self.rest + data).endswith(b"\n"):
-            data += b"\n"  # its last entry was never finished
-        if later[0] != number + 1:
-            self.rest = self.rest if data else b""  # the other half of a line may be gone
-            data += f"{stamp()} stderr F [arena: the middle of this log was not kept]\n".encode()
+        gap = later[0] != number + 1
+        text, self.rest = self.rest + self._data(2**24), b""
+        if text and not text.endswith(b"\n"):
+            text = (
+                text[: text.rfind(b"\n") + 1] if gap else text + b"\n"
+            )  # half an entry is gone, or was never finished
+        if gap:
+            text += f"{stamp()} stderr F [arena: the middle of this log was not kept]\n".encode()
         self.number, self.offset = later[0], 0
-        return True, data
+        return True, text
 
 
 def tail(folder: Path, name: str, count: int, reach: int = 128 * 1024) -> list[str]:
