@@ -15,7 +15,7 @@ DEMO_STAMP := .venv/.demo-installed
 unexport PYTHONDONTWRITEBYTECODE PYTHONUNBUFFERED PYTHONPATH
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test quick lint frameworks reference bench pins wheel clean
+.PHONY: help venv demo test quick lint frameworks testbed reference bench pins wheel clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
@@ -31,7 +31,7 @@ test: venv lint ## lint, types, arrows, lengths and every test that needs no roo
 	$(BIN)/pytest $(PYTEST_ARGS)
 
 quick: venv lint ## the same without slow tests, a worker per core, under a minute
-	$(BIN)/pytest -q -n auto -m "not slow and not kill and not frameworks" $(PYTEST_ARGS)
+	$(BIN)/pytest -q -n auto -m "not slow and not kill and not frameworks and not cluster and not kubelet" $(PYTEST_ARGS)
 
 lint: venv ## ruff, mypy --strict, import arrows, function lengths
 	$(BIN)/ruff check
@@ -43,6 +43,9 @@ lint: venv ## ruff, mypy --strict, import arrows, function lengths
 
 frameworks: ## PyTorch on CPU, JAX and MPI in .frameworks, for the tests marked so (1.9 GB)
 	PYTHON="$(PYTHON)" bash tools/frameworks.sh
+
+testbed: ## a real Kubernetes for the tests marked cluster and kubelet (root on Linux, Go 1.26; docs/testbed.md)
+	$(PYTHON) -m testbed build
 
 reference: venv ## write docs/reference anew, from the code
 	$(BIN)/python tools/reference.py
