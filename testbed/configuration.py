@@ -96,7 +96,6 @@ def kubelet(bed: Layout) -> Object:
         "failCgroupV1": False,
         "failSwapOn": False,
         "imageGCHighThresholdPercent": 100,
-        "localStorageCapacityIsolation": False,
         "maxPods": 110,
         # Operators wait for the certificates in their Secret; a minute is the default.
         "syncFrequency": "2s",

@@ -49,6 +49,7 @@ class Image(NamedTuple):
 PAUSE = "localhost/arena-pause:1"
 BARE = "localhost/arena-bare:1"
 WORK = "localhost/arena-work:1"
+DELIVERY = "localhost/kubectl-delivery:1"
 
 
 def operator_image(operator: str) -> str:
@@ -67,6 +68,7 @@ def images() -> list[Image]:
         Image(PAUSE, _path("pause", (HERE / "go/pause/main.go").read_text())),
         Image(BARE, _path("bare", "2")),
         Image(WORK, _path("work", _work_recipe())),
+        Image(DELIVERY, _path("kubectl-delivery", PROGRAMS["kubectl"].version)),
         *(Image(operator_image(name), _path(name, version)) for name, version in versions.items()),
     ]
 
@@ -77,7 +79,7 @@ def build_image(image: Image) -> None:
         return
     image.path.parent.mkdir(parents=True, exist_ok=True)
     short = image.name.removeprefix("localhost/").removesuffix(":1")
-    makers = {"arena-pause": _pause, "arena-bare": _bare, "arena-work": _work}
+    makers = {"arena-pause": _pause, "arena-bare": _bare, "arena-work": _work, "kubectl-delivery": _delivery}
     layer, config = makers[short]() if short in makers else _operator(short)
     unfinished = image.path.with_suffix(".part")
     write_archive(unfinished, image.name, layer, config)
@@ -129,12 +131,22 @@ def _operator(name: str) -> tuple[bytes, dict[str, Any]]:
 
 
 def _bare() -> tuple[bytes, dict[str, Any]]:
+    return layer_of(_shell_and_tar()), {"Cmd": ["/bin/sh"], "Env": ["PATH=/bin"]}
+
+
+def _delivery() -> tuple[bytes, dict[str, Any]]:
+    """Hands a kubectl to the launcher of an MPIJob v1, which reaches its workers by `kubectl exec`."""
+    hand_over = "tar -C /bin -cf - kubectl | tar -C /opt/kube -xf -"
+    files = {**_shell_and_tar(), "bin/kubectl": program("kubectl").read_bytes()}
+    return layer_of(files), {"Entrypoint": ["/bin/sh", "-c"], "Cmd": [hand_over], "Env": ["PATH=/bin"]}
+
+
+def _shell_and_tar() -> dict[str, bytes]:
     """The own shell and tar of this machine, with their libraries (the shell of busybox knows all its programs)."""
     programs = {"bin/sh": "/bin/dash", "bin/tar": "/bin/tar"}
     said = subprocess.run(["ldd", *programs.values()], capture_output=True, text=True, check=True).stdout
     libraries = {found.lstrip("/"): found for found in re.findall(r"(/\S+) \(0x", said)}
-    files = {name: Path(path).read_bytes() for name, path in (programs | libraries).items()}
-    return layer_of(files), {"Cmd": ["/bin/sh"], "Env": ["PATH=/bin"]}
+    return {name: Path(path).read_bytes() for name, path in (programs | libraries).items()}
 
 
 def _work() -> tuple[bytes, dict[str, Any]]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from testbed.api import Api
 from testbed.errors import BedError
-from testbed.images import WORK, operator_image
+from testbed.images import DELIVERY, WORK, operator_image
 from testbed.places import cache
 from testbed.programs import PROGRAMS, module_folder, program
 
@@ -75,7 +75,7 @@ OPERATORS = {
             "manifests",
             ("overlays/standalone",),
             "kubeflow",
-            arguments=(f"-pytorch-init-container-image={WORK}",),
+            arguments=(f"-pytorch-init-container-image={WORK}", f"-mpi-kubectl-delivery-image={DELIVERY}"),
             probe=("/apis/kubeflow.org/v1/namespaces/default/pytorchjobs", _PYTORCHJOB),
         ),
         Operator("mpi", "mpi-operator", "manifests", ("overlays/standalone",), "mpi-operator"),

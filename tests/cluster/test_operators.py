@@ -61,9 +61,11 @@ print("node", rank, "of", world, "sum", all_reduce(rank, world, env["PET_MASTER_
 
 MPI = """
 from mpi4py import MPI
-import socket
+import socket, sys
 world = MPI.COMM_WORLD
-print("rank", world.rank, "of", world.size, "on", socket.gethostname(), "sum", world.allreduce(world.rank + 1))
+total = world.allreduce(world.rank + 1)
+# One write: mpirun mixes what its processes say at the same time.
+sys.stdout.write(f"rank {world.rank} of {world.size} on {socket.gethostname()} sum {total}\\n")
 """
 
 
@@ -127,6 +129,18 @@ def test_the_launcher_of_an_mpijob_reaches_its_workers_by_ssh(node: Bed, name: s
     launched = pods_of(alice, f"{name}-launcher")[-1]["metadata"]["name"]
     lines = sorted(log(alice, launched).splitlines())
     assert lines == [f"rank {rank} of 2 on {name}-worker-{rank} sum 3" for rank in (0, 1)]
+
+
+def test_an_mpijob_of_the_first_version_reaches_its_workers_by_exec(name: str) -> None:
+    """A test bed of its own: two operators claim the kind, and the other tests ask for the second."""
+    jobs = "/apis/kubeflow.org/v1/namespaces/team-a/mpijobs"
+    specs = {"Launcher": replicas(1, "mpi", "mpirun", "-n", "2", "python3", "-uc", MPI), "Worker": replicas(2, "mpi")}
+    with Bed.start(operators=("training",)) as bed:
+        alice = bed.api("alice")
+        alice.post(jobs, job("MPIJob", name, slotsPerWorker=1, mpiReplicaSpecs=specs))
+        assert condition(alice, f"{jobs}/{name}", "Succeeded", "Failed") == "Succeeded"
+        lines = log(alice, f"{name}-launcher").splitlines()
+    assert {f"rank {rank} of 2 on {name}-worker-{rank} sum 3" for rank in (0, 1)} <= set(lines)
 
 
 def test_a_trainjob_runs_by_the_published_torch_runtime(node: Bed, name: str) -> None:
