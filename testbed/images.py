@@ -162,6 +162,7 @@ def _work_recipe() -> str:
 def _debian_root() -> bytes:
     """A Debian as small as it gets with the packages, from the sources that this machine's apt uses."""
     made = cache() / "images" / "root.part"
+    made.unlink(missing_ok=True)
     words = [
         "mmdebstrap",
         "--mode=root",

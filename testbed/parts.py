@@ -1,5 +1,6 @@
 """What a test bed is made of, beside programs: Debian packages, images, manifests; and whether all of it is there."""
 
+import fcntl
 import hashlib
 import os
 import shutil
@@ -65,12 +66,14 @@ def build_all() -> None:
     check_room(ROOM_TO_BUILD)
     check_go()
     began = time.monotonic()
-    for title, do in steps():
-        sys.stderr.write(f"{title} ...")
-        sys.stderr.flush()
-        start = time.monotonic()
-        do()
-        sys.stderr.write(f" {time.monotonic() - start:.0f} s\n")
+    with (cache() / "build.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # a second build waits, and then finds everything done
+        for title, do in steps():
+            sys.stderr.write(f"{title} ...")
+            sys.stderr.flush()
+            start = time.monotonic()
+            do()
+            sys.stderr.write(f" {time.monotonic() - start:.0f} s\n")
     sys.stderr.write(f"the test bed is built ({time.monotonic() - began:.0f} s)\n")
 
 

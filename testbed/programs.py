@@ -7,6 +7,7 @@ there and nowhere else) and whose go.sum holds the checksums of everything it is
 import json
 import re
 import subprocess
+import zlib
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,13 +32,13 @@ class Program(NamedTuple):
 
     @property
     def version(self) -> str:
-        """The version that go.mod asks for; a program of our own has none.
+        """The version that go.mod asks for; that of our own program changes with its source.
 
         >>> PROGRAMS["etcd"].version
         'v3.6.16'
         """
         found = re.search(rf"^(?:require )?\s*{re.escape(self.module)} (v\S+)", self._go_mod(), re.MULTILINE)
-        return found[1] if found else "local"
+        return found[1] if found else f"{zlib.crc32((self.source / 'main.go').read_bytes()):08x}"
 
     @property
     def path(self) -> Path:
@@ -101,9 +102,10 @@ def build(name: str) -> None:
     """Build one program with the ordinary `go` client; what was compiled before is taken from its cache."""
     wanted = PROGRAMS[name]
     wanted.path.parent.mkdir(parents=True, exist_ok=True)
-    words = ["go", "build", "-mod=readonly", "-buildvcs=false", "-ldflags", wanted.link_flags]
+    flags = ("-mod=readonly", "-buildvcs=false", "-ldflags", wanted.link_flags)
     unfinished = wanted.path.with_name(f"{wanted.path.name}.part")
-    go(wanted.source, *words[1:], "-o", str(unfinished), wanted.module + wanted.package)
+    unfinished.unlink(missing_ok=True)
+    go(wanted.source, "build", *flags, "-o", str(unfinished), wanted.module + wanted.package)
     unfinished.rename(wanted.path)
 
 
