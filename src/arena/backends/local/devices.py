@@ -124,16 +124,9 @@ def shared_folder(folder: Path) -> Path:
 
 
 def _open_shared(path: Path) -> int | None:
-    import fcntl
-
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
         file = os.open(path, flags)
     except FileNotFoundError:
         file = os.open(path, flags | os.O_CREAT, 0o644)
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(file)
-        return None
-    return file
+    return state.lock_file(file)

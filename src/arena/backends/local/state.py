@@ -377,9 +377,13 @@ def try_lock(path: Path) -> int | None:
 
     The kernel gives it back when the last process that has the file open ends.
     """
+    return lock_file(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+
+
+def lock_file(file: int) -> int | None:
+    """The same open file, locked; or None, and it is closed, where another process holds the lock."""
     import fcntl
 
-    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
