@@ -40,6 +40,7 @@ lint: venv ## ruff, mypy --strict, import arrows, function lengths
 	$(BIN)/mypy --config-file tests/mypy.ini
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/python tools/function_lengths.py
+	$(BIN)/python tools/function_lengths.py testbed
 
 frameworks: ## PyTorch on CPU, JAX and MPI in .frameworks, for the tests marked so (1.9 GB)
 	PYTHON="$(PYTHON)" bash tools/frameworks.sh
