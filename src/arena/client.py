@@ -183,10 +183,10 @@ class Client:
         raise tried or NotFoundError(f"job {name!r} not found")
 
     def list(
-        self, *, state: Sequence[str] = (), labels: Mapping[str, str] | None = None, user: str = ""
+        self, *, state: Sequence[str] | str = (), labels: Mapping[str, str] | None = None, user: str = ""
     ) -> builtins.list[Handle]:
         """The jobs that exist now, newest first."""
-        query = Query(states=tuple(state), labels=labels or {}, user=user)
+        query = Query(states=_states(state), labels=labels or {}, user=user)
         return [Handle(self, _ref(seen), seen.backend, seen) for seen in self.seen(query)]
 
     def history(self, name: str = "") -> builtins.list[Seen]:
@@ -343,16 +343,30 @@ def as_job(target: Target, args: Sequence[object], kwargs: Mapping[str, object],
         raise UnsupportedError(
             f"the function {getattr(target, '__name__', target)!r} cannot be run yet", hint="run a script or a command"
         )
+    if isinstance(args, str | bytes):
+        raise SpecError(f"args: {args!r} is one text; give a list of words")
     if kwargs:
         raise SpecError("kwargs belong to a function; a program takes args")
+    if target is None:
+        raise SpecError("what should run? Give a script, the words of a command, or a job")
     words = [target] if isinstance(target, str | os.PathLike) else target
     command = tuple(_word(word) for word in (*words, *args))
     kind = jobs.load(fields.get("type", "job"))
     return build(kind, {**{k: v for k, v in fields.items() if k != "type"}, "command": command})
 
 
+def _states(state: Sequence[str] | str) -> tuple[str, ...]:
+    """The states asked for, each a state there is."""
+    words = (state,) if isinstance(state, str) else tuple(state)
+    if unknown := [word for word in words if word not in State.__members__]:
+        raise SpecError(f"state: {unknown[0]!r} is no state", hint=", ".join(State.__members__))
+    return words
+
+
 def _word(word: object) -> object:
     """A word of a command: paths and numbers as text, bytes as they are, to be refused by name."""
+    if word is None:
+        raise SpecError("None is no word of a command")
     return os.fspath(word) if isinstance(word, str | bytes | os.PathLike) else str(word)
 
 

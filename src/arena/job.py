@@ -198,6 +198,7 @@ J = TypeVar("J", bound=Job)
 NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 ENV_NAME = re.compile(r"[^=\0]+")
 MAX_NAME = 63
+RESERVED = ("ARENA_RUN_ID", "ARENA_REPLICA")
 
 
 def check(job: J) -> J:
@@ -352,11 +353,13 @@ def _common_problems(job: Job) -> Iterable[str]:
     for key in job.env:
         if not ENV_NAME.fullmatch(key):
             yield f"--env: {key!r} is no name of a variable"
+        elif key in RESERVED:
+            yield f"--env: {key} is arena's own mark of a process"
     yield from _quantity_problems(job)
     if job.nproc_per_node > 1 and not _starts_processes(job.command):
         yield (
             "--nproc-per-node: only a .py file is started several times per worker;"
-            f" {job.command[:1]} starts its own processes only if it is torchrun"
+            f" a command such as {' '.join(job.command[:1])!r} must be torchrun"
         )
 
 

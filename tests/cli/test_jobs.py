@@ -28,7 +28,9 @@ def test_submit_of_every_type(arena: Any, name: str) -> None:
     assert "The Job a has been submitted successfully" in made.stderr
     assert (made.json["trainer"], [r["role"] for r in made.json["replicas"]]) == TYPES[name]
     assert arena("wait", "a").exit_code == 0
-    assert set(arena("logs", "a", "--raw").stdout.splitlines()) == {"sh"}
+    assert set(arena("logs", "a", "--raw").stdout.splitlines()) - {"Terminated"} == {
+        "sh"
+    }  # a worker ended with the first
 
 
 @pytest.mark.parametrize("name", ["pytorch", "tf", "mpi", "mpijob", "jax"])

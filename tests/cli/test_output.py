@@ -71,7 +71,7 @@ INSTANCE = {
 }  # fmt: skip
 OURS = [
     "schema", "state", "reason", "message", "since", "exitCode", "backend", "runId", "uid", "user", "createdAt",
-    "submittedAt", "startedAt", "finishedAt", "durationSeconds", "attempt", "firstFailure", "cause", "why", "warnings",
+    "submittedAt", "startedAt", "finishedAt", "gpuSeconds", "durationSeconds", "attempt", "firstFailure", "cause", "why", "warnings",
     "command", "labels", "host", "deletedAt", "parent", "error", "replicas",
 ]  # fmt: skip
 REPLICA = [

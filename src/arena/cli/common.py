@@ -27,7 +27,13 @@ def _keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:
 def _place(*spellings: str, help: str = "", hidden: bool = False, is_flag: bool = False) -> click.Option:
     metavar = None if is_flag else "FILE" if "--kubeconfig" in spellings else "NAME"
     return click.Option(
-        spellings, metavar=metavar, help=help, hidden=hidden, is_flag=is_flag, expose_value=False, callback=_keep
+        spellings,
+        metavar=metavar,
+        help=help,
+        hidden=hidden,
+        is_flag=is_flag or None,
+        expose_value=False,
+        callback=_keep,
     )
 
 

@@ -104,7 +104,7 @@ def _query(seen: Seen, asked: dict[str, Any]) -> tuple[LogQuery, list[str]]:
     attempt = asked["attempt"]
     if asked["failed"]:
         names, attempt = _failed(seen, asked["failed"], attempt)
-    elif names is None and common.compat():
+    elif names is None and common.compat() and not asked["show_all"]:
         names = frozenset(r.name for r in seen.observed.replicas[:1])
     elif names is None and not asked["show_all"]:
         names = follow.few(seen)

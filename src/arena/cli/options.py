@@ -257,6 +257,8 @@ class _Walk:
         if option.is_flag and equals:
             return _switched(option, name, value)
         bare = getattr(option, "bare", None)
+        if bare == "1" and not equals and rest and rest[0].isdigit():
+            return [word, *_next(rest)]
         if bare is not None and not equals:
             return [f"{name}={bare}"] if name.startswith("--") else [f"{name}{bare}"]
         return [word, *_next(rest)] if _takes_word(option) and not equals else [word]
@@ -313,7 +315,8 @@ def _option(field: Field) -> JobOption:
         decls[1:] = [f"{flag}/--no-{flag[2:]}" if flag == field.flag else flag for flag in decls[1:]]
         return JobOption(decls, is_flag=True, **attributes)
     metavar = "|".join(field.choices) if field.choices else field.metavar
-    return JobOption(decls, metavar=metavar, multiple=field.several, type=click.UNPROCESSED, **attributes)
+    bare = "1" if field.name.endswith(".count") else None
+    return JobOption(decls, metavar=metavar, multiple=field.several, type=click.UNPROCESSED, bare=bare, **attributes)
 
 
 def _choices_of(field: Field) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:

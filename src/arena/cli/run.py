@@ -203,7 +203,19 @@ submit = Submit("submit", help="Submit a job of a type, or of a run file (-f).",
 def _submit(ctx: click.Context, /, **given: Any) -> int:
     file = _file(given)
     kind = ctx.command.kind if isinstance(ctx.command, JobCommand) else "job"
+    _same_type(kind, file)
     return _make(ctx, _job(kind, file, given), given, creates="type", attached=given["wait"])
+
+
+def _same_type(kind: type[Job] | str, file: RunFile | None) -> None:
+    """The type that was typed must be that of the run file."""
+    from arena.errors import SpecError
+
+    if file is not None and declared.job_class(kind) is not declared.job_class(file.type):
+        raise SpecError(
+            f"{file.file}: type is {file.type}, not {declared.job_class(kind).type_name}",
+            hint=f"arena submit -f {file.file} takes the file's",
+        )
 
 
 def submit_file_again(ctx: click.Context, path: Path, words: list[str]) -> int:
@@ -227,7 +239,7 @@ def submit_again(ctx: click.Context, job: Job, parent: str, words: list[str]) ->
         help="Run a job again with its recorded code; words after -- replace the program's.",
     )  # fmt: skip
     common.placed(command)
-    with command.make_context(ctx.command_path, words, parent=ctx) as inner:
+    with command.make_context("rerun", words, parent=ctx.parent) as inner:
         inner.meta["arena.again"] = (job, parent)
         code: int = command.invoke(inner)
         return code
@@ -239,7 +251,7 @@ def _again(ctx: click.Context, /, code: str, **given: Any) -> int:
     client = common.client(ctx)
     again = client.changed(job, values(type(job), given))
     context = client.parentage(parent, code)
-    return _make(ctx, again, given, creates="type", attached=False, context=context, client=client)
+    return _make(ctx, again, given, creates="name", attached=False, context=context, client=client)
 
 
 def _file(given: Mapping[str, Any]) -> RunFile | None:
@@ -252,6 +264,8 @@ def _file(given: Mapping[str, Any]) -> RunFile | None:
 
 def _job(kind: type[Job] | str, file: RunFile | None, given: Mapping[str, Any]) -> Job:
     above = values(kind, given)
+    if above.get("name") == "":
+        raise click.UsageError("--name: the name is empty (is a variable of the script empty?)")
     command = above.get("command")
     if isinstance(command, list) and len(command) == 1 and " " in command[0] and os.path.isfile(command[0]):
         above["command"] = _file_with_blanks(command[0])
@@ -264,6 +278,8 @@ def _file_with_blanks(path: str) -> list[str]:
 
     if path.endswith(".py"):
         return [choice.python(os.environ), path]
+    if path.endswith(".sh"):
+        return ["sh", path]
     return ["sh", "-c", 'exec "$0"', os.path.abspath(path)]
 
 
@@ -284,6 +300,8 @@ def _make(
     limits = Limits(
         common.seconds("--timeout", given["timeout"]), common.seconds("--start-timeout", given["start_timeout"])
     )
+    if not given["dry_run"]:
+        _can_act(given, attached=attached, followed=creates == "run")
     client = client or common.client(ctx)
     job = structs.replace(job, name=_lasting_name(job)) if given["dry_run"] and not job.name else job
     plan = client.plan(job, creates=creates, typed=("arena", *sys.argv[1:]), **(context or {}))
@@ -302,10 +320,31 @@ def _make(
         except BrokenPipeError:
             _left(handle, given)
             raise
-        except ArenaError:
-            if handle and given["rm"]:
-                handle.delete(force=True)
-            raise
+        except ArenaError as error:
+            if not (handle and given["rm"]):
+                raise
+            handle.delete(force=True)
+            what = f"job {handle.name!r} was deleted: its time was over" if error.exit_code == 124 else error.what
+            raise type(error)(what, why=error.why or "--rm ties it to this command") from error
+
+
+def _can_act(given: Mapping[str, Any], *, attached: bool, followed: bool) -> None:
+    """Refuse what would do nothing: what waits where nobody does, and data on a stdout that is the job's."""
+    from arena.errors import SpecError
+
+    waits = [
+        flag for flag in ("--rm", "--result", "--timeout", "--start-timeout") if given.get(flag[2:].replace("-", "_"))
+    ]
+    if waits and not attached:
+        raise SpecError(
+            f"{waits[0]} does nothing here: this command does not wait for the job",
+            hint="arena run, submit --wait, or arena wait",
+        )
+    if attached and followed and given["fmt"] != "text":
+        raise SpecError(
+            f"-o {given['fmt']}: stdout is the job's output",
+            hint="--result FILE writes the closing summary; --detach prints the job",
+        )
 
 
 def _lasting_name(job: Job) -> str:
@@ -399,7 +438,8 @@ def _interrupted(job: Handle, stop: Any, signals: Any, given: Mapping[str, Any])
         return int(stop.exit_code)
     if not given["rm"]:
         common.say(f"\n{job.name} goes on: arena logs {job.name} -f   to follow it")
-        common.say(f"{' ' * len(job.name)}          arena delete {job.name}    to end it (or Ctrl-C again, now)")
+        now = " (or Ctrl-C again, now)" if _by_hand(stop) else ""
+        common.say(f"{' ' * len(job.name)}          arena delete {job.name}    to end it{now}")
     if given["rm"] or signals.again(AGAIN if _by_hand(stop) else 0):
         job.delete(force=True)
         common.say(f"job {job.name} was deleted")

@@ -199,7 +199,8 @@ class LocalBackend:
         try:
             import subprocess
 
-            return subprocess.run(list(words), env=env, cwd=seen.cwd, check=False).returncode
+            code = subprocess.run(list(words), env=env, cwd=seen.cwd, check=False).returncode
+            return 128 - code if code < 0 else code
         except OSError as error:
             sys.stderr.write(f"{words[0]}: {error.strerror}\n")
             return 127 if isinstance(error, FileNotFoundError) else 126

@@ -103,8 +103,13 @@ def _execute(argv: Sequence[str], env: Mapping[str, str], cwd: str) -> tuple[int
             if error.errno == errno.ENOEXEC and words[0] != "sh":
                 words = ["sh", *words]  # a script without its #! line, as a shell takes it
                 continue
+            if what == cwd:
+                return NOT_FOUND, f"the folder {cwd} is gone or may not be entered: not found"
             if isinstance(error, FileNotFoundError | NotADirectoryError):
-                return NOT_FOUND, f"{what}: not found"
+                missing = " or its interpreter" if os.path.isfile(what) else ""
+                return NOT_FOUND, f"{what}{missing}: not found"
+            if os.path.isdir(what):
+                return NOT_EXECUTABLE, f"{what}: is a folder"
             return NOT_EXECUTABLE, f"{what}: {(error.strerror or 'cannot be started').lower()}"
 
 
