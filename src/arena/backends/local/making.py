@@ -45,7 +45,7 @@ class Maker:
             )
         job = job if job.name else replace(job, name=made_up_name(job.command))
         run_id = f"{shorten(job.name, 58)}-{_letters()}"
-        cwd = self._cwd(job, context, self.state.run(run_id))
+        cwd, base = self._cwd(job, context, self.state.run(run_id))
         notes = tuple(_field_notes(job))
         roles = job.roles(context.python or "python")
         gpus = sum(role.count * role.gpus for role in roles)
@@ -57,19 +57,23 @@ class Maker:
         folder = self.state.run(run_id).attempt(1)
         step = {"kind": type(job).__name__, "backend": "local", "name": job.name, "workingDir": cwd}
         steps = ({**step, "replicas": list(_shown(job, run_id, roles, gpus, folder))},)
-        return Plan(backend="local", job=job, name=job.name, run_id=run_id, context=context, notes=notes, steps=steps)
+        return Plan(
+            backend="local", job=job, name=job.name, run_id=run_id, context=context, notes=notes, steps=steps, data=base
+        )
 
-    def _cwd(self, job: Job, context: Context, run: state.Run) -> str:
-        """The folder the replicas start in: where the user stands, or in the copy of the code that the run gets."""
+    def _cwd(self, job: Job, context: Context, run: state.Run) -> tuple[str, str]:
+        """The folder the replicas start in, and the one that `working_dir` is relative to.
+
+        It is where the user stands, or that in the copy of the code that the run gets.
+        """
         if context.again:
-            folder = recorded.folder_again(self.state.run(context.again), run)
-            return os.path.normpath(os.path.join(folder, job.working_dir))
-        folder = _folder(job, context)
+            return recorded.folders_again(self.state.run(context.again), run, job.working_dir)
+        base, folder = context.cwd or os.getcwd(), _folder(job, context)
         if not job.snapshot:
-            return folder
+            return folder, base
         if not context.code:
             raise UnsupportedError("--snapshot needs a project folder", why="a home folder or / is never copied")
-        return os.path.normpath(run.path / recorded.FOLDER / os.path.relpath(folder, context.code))
+        return recorded.in_copy(run, context.code, folder), recorded.in_copy(run, context.code, base)
 
     def _check_gpus(self, wanted: int) -> None:
         there = devices.gpus(self.settings.number("local.gpus"))
@@ -90,6 +94,8 @@ class Maker:
             recorded.lay_again(self.state.run(plan.context.again), run, store)
         elif plan.job.snapshot:
             recorded.freeze(Path(plan.context.code), run, store, self.settings.size("record.code_max"))
+        if plan.job.working_dir:
+            recorded.keep_base(run, plan.data)
         run.write("job.json", self._made(plan))
 
     def _made(self, plan: Plan) -> state.Made:
