@@ -4,10 +4,18 @@ Start it with `arena run -w 2 ddp.py`, or by hand with `torchrun --nproc-per-nod
 """
 
 import argparse
+import os
+import sys
 
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
+
+
+def say(text):
+    """A line in one piece: ranks of one torchrun write into one pipe."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
 
 
 def train(steps):
@@ -23,7 +31,7 @@ def train(steps):
         loss.backward()
         optimizer.step()
         if number % 10 == 0:
-            print(f"rank {rank} of {dist.get_world_size()} step {number} loss {loss.item():.6f}", flush=True)
+            say(f"rank {rank} of {dist.get_world_size()} step {number} loss {loss.item():.6f}")
     return model.module.weight.item(), model.module.bias.item()
 
 
@@ -40,9 +48,12 @@ def main():
     models = [None] * dist.get_world_size()
     dist.all_gather_object(models, (slope, offset))
     assert all(model == (slope, offset) for model in models), models
-    print(f"rank {dist.get_rank()} of {dist.get_world_size()} model y = {slope:.3f}x + {offset:.3f}", flush=True)
+    say(f"rank {dist.get_rank()} of {dist.get_world_size()} model y = {slope:.3f}x + {offset:.3f}")
     dist.barrier()
     dist.destroy_process_group()
+    # Threads of the group may still abort a process that ends by itself, after its work is done and right.
+    sys.stdout.flush()
+    os._exit(0)
 
 
 if __name__ == "__main__":

@@ -103,7 +103,7 @@ class JobFailedError(ArenaError):
         super().__init__(
             f"job {seen.name!r} is {seen.status.state.name}: {seen.status.reason or 'failed'}"
             + (f", exit code {seen.exit_code}" if seen.exit_code is not None else ""),
-            why=seen.status.message,
+            why=seen.why or seen.status.message,
             hint=f"arena why {seen.name}",
         )
         self.seen = seen

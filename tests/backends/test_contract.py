@@ -367,7 +367,7 @@ def test_delete_takes_it_from_the_list_and_keeps_its_record(place: LocalPlace) -
     with pytest.raises(arena.NotFoundError, match="does not exist any more"):
         client.get("mnist@1")
     again = client.get("mnist", gone=True)
-    assert texts(again.logs()) == ["hi"]
+    assert texts(again.logs())[0] == "hi"  # a shell may add that it was terminated
     assert again.wait().state is State.CANCELLED
     assert again.get().job == job.get().job
     assert [seen.run_id for seen in client.history("mnist")] == [job.run_id]

@@ -71,8 +71,8 @@ INSTANCE = {
 }  # fmt: skip
 OURS = [
     "schema", "state", "reason", "message", "since", "exitCode", "backend", "runId", "uid", "user", "createdAt",
-    "submittedAt", "startedAt", "finishedAt", "gpuSeconds", "durationSeconds", "attempt", "firstFailure", "cause", "why", "warnings",
-    "command", "labels", "host", "deletedAt", "parent", "error", "replicas",
+    "submittedAt", "startedAt", "finishedAt", "gpuSeconds", "durationSeconds", "attempt", "firstFailure", "cause",
+    "why", "warnings", "command", "labels", "host", "deletedAt", "parent", "error", "replicas",
 ]  # fmt: skip
 REPLICA = [
     "name", "role", "index", "rank", "attempt", "state", "exitCode", "reason", "startedAt", "endedAt", "endedByUs",

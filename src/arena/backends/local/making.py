@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from msgspec.structs import replace
 
-from arena import jobs, secrets
+from arena import declared, jobs, secrets
 from arena.backends.base import Context, Plan
 from arena.backends.local import devices, layout, recorded, state
 from arena.errors import (
@@ -19,7 +20,7 @@ from arena.errors import (
     SpecError,
     UnsupportedError,
 )
-from arena.job import Job, check, metas, option_name, raise_all, shorten, valid_name, word_problems
+from arena.job import Job, check, raise_all, shorten, valid_name, word_problems
 from arena.settings import Settings
 
 LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"
@@ -166,23 +167,20 @@ def _folder(job: Job, context: Context) -> str:
 
 
 def _field_notes(job: Job) -> Iterator[str]:
-    """A line for each field that means nothing here; SpecError for one that cannot be left out."""
-    kind = type(job)
-    defaults = dict(zip(kind.__struct_fields__, _defaults(kind), strict=True))
-    for name, meta in metas(kind).items():
-        local = (meta.extra or {}).get("local")
-        if local == "used" or getattr(job, name) == defaults[name]:
+    """A line for each setting that means nothing here; UnsupportedError for one that cannot be left out."""
+    for field in declared.leaves(type(job)):
+        if field.local == "used" or _value(job, field.name) == field.default:
             continue
-        if local == "refused":
+        if field.local == "refused":
             raise UnsupportedError(
-                f"{option_name(name)} cannot be honoured on this machine", hint="leave it out, or -b kubernetes"
+                f"{field.flag} cannot be honoured on this machine", hint="leave it out, or -b kubernetes"
             )
-        yield f"{option_name(name)} has no effect on this machine"
+        yield f"{field.flag} has no effect on this machine"
 
 
-def _defaults(kind: type[Job]) -> list[Any]:
-    empty = kind()
-    return [getattr(empty, name) for name in kind.__struct_fields__]
+def _value(job: Job, name: str) -> object:
+    """The value of a field, or of a role's part: `ps.cpu`."""
+    return functools.reduce(getattr, name.split("."), cast("object", job))
 
 
 def _shown(job: Job, run_id: str, roles: list[Any], gpus: int, folder: Path) -> Iterator[dict[str, Any]]:
