@@ -333,3 +333,12 @@ def test_of_an_endless_log_head_and_tail_are_kept(place: LocalPlace) -> None:
     kept = Path(place.env["ARENA_STATE_DIR"]).rglob("*.log")
     assert sum(path.stat().st_size for path in kept) < 30 * 2**20
     assert texts(job.logs(tail=1))[0].startswith("0600000 ")
+
+
+def test_a_damaged_run_can_be_deleted_and_its_name_used_again(place: LocalPlace) -> None:
+    name = place.make_odd()
+    client = place.client()
+    client.get(name).delete()
+    assert client.list() == []
+    assert client.warnings.lines == []
+    assert client.run(["true"], name=name).wait().state is State.SUCCEEDED

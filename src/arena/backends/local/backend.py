@@ -14,7 +14,7 @@ from arena.backends.base import Context, LogLine, LogQuery, Plan, Query, Ref, Wa
 from arena.backends.local import keeping, launch, process, state
 from arena.backends.local.making import Maker
 from arena.backends.local.reading import read_logs
-from arena.backends.local.records import Records, quantity_age
+from arena.backends.local.records import Records, damaged, quantity_age
 from arena.errors import (
     AlreadyExistsError,
     ArenaError,
@@ -24,9 +24,10 @@ from arena.errors import (
 )
 from arena.job import Job
 from arena.settings import Settings
-from arena.status import Seen
+from arena.status import Observed, Seen, State, Status
 
 WATCH = 0.03  # seconds between looks at the files of a run
+PATIENCE = 2.0  # seconds for a supervisor that is just going
 ENDING = 30.0  # seconds beyond the grace until a delete gives up
 
 
@@ -227,6 +228,9 @@ class LocalBackend:
     def delete(self, ref: Ref, *, force: bool = False) -> Seen:
         """End the job and take it from the list; its record stays."""
         run = self.state.run(ref.run_id)
+        if damaged(run) and (lock := state.take_lock(run.path / "lock", PATIENCE)) is not None:
+            os.close(lock)
+            return self._forget(ref, run)
         seen = self.get(ref)
         if seen.user != self.user and not seen.state.final and not force:
             raise ForbiddenError(
@@ -238,6 +242,17 @@ class LocalBackend:
         with state.writing(run.path):
             self.records.mark_gone(run, self.user)
         return seen
+
+    def _forget(self, ref: Ref, run: state.Run) -> Seen:
+        """Take a run that cannot be read any more from the list, so that its name is free."""
+        with state.writing(run.path):
+            self.records.mark_gone(run, self.user, ref.name)
+        gone = run.gone()
+        status = Status(state=State.UNKNOWN, reason="Damaged", message="its files could not be read")
+        observed = Observed(word="Damaged", created=gone.at if gone else state.now())
+        return Seen(
+            name=ref.name, run_id=ref.run_id, status=status, observed=observed, deleted=gone.at if gone else None
+        )
 
     def _must_be_here(self, run: state.Run) -> None:
         made = run.made()

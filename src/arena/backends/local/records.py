@@ -53,6 +53,8 @@ class Records:
         holder = self.state.holder(name)
         known = self.state.run(holder) if holder else None
         run = known if known and known.path.is_dir() else self._find_recorded(name)
+        if known is run and damaged(run) and not run.gone():
+            return Ref(name=name, run_id=run.run_id)
         if run.facts().finished and not run.gone():
             self.leaves(self.see(run))
         marked = run.gone()
@@ -110,7 +112,7 @@ class Records:
                     index.put(self._read_row(run_id, found[run_id]))
                 except ArenaError as error:
                     del found[run_id]
-                    if warnings is not None:
+                    if warnings is not None and not self.state.run(run_id).left():
                         forbidden = isinstance(error.__cause__, PermissionError)
                         warnings.add(f"run {run_id} is left out: {error.what}", code=7 if forbidden else 6)
             rows = [row for row in index.rows(name, gone=gone) if row.run_id in found]
@@ -227,10 +229,19 @@ class Records:
         limit = quantity.parse_duration(own) if own else self._stays
         return state.now() - seen.observed.finished > timedelta(seconds=limit)
 
-    def mark_gone(self, run: state.Run, by: str) -> None:
+    def mark_gone(self, run: state.Run, by: str, name: str = "") -> None:
         if run.gone() is None:
             run.write("deleted.json", state.Gone(at=state.now(), by=by))
-        self.state.release(run.made().name, run.run_id)
+        self.state.release(name or run.made().name, run.run_id)
+
+
+def damaged(run: state.Run) -> bool:
+    """Whether what was asked cannot be read any more."""
+    try:
+        run.made()
+    except BackendError:
+        return True
+    return False
 
 
 def _plain(name: str) -> bool:

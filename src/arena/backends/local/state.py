@@ -118,6 +118,10 @@ class Run:
     def run_id(self) -> str:
         return self.path.name
 
+    def left(self) -> bool:
+        """Whether it was taken from the list."""
+        return (self.path / "deleted.json").exists()
+
     def made(self) -> Made:
         """What was asked; raises BackendError when the file is not readable as such."""
         return read(self.path / "job.json", Made)
