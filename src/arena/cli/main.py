@@ -10,6 +10,7 @@ import difflib
 import importlib
 import itertools
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -123,6 +124,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     standard_files()
     words = list(sys.argv[1:] if argv is None else argv)
     try:
+        if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         code = run(words)
         code = flushed(words) or code
     except KeyboardInterrupt:
