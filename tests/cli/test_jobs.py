@@ -149,7 +149,17 @@ def test_logs_choose(arena: Any, here: Any) -> None:
 
 
 def test_logs_of_a_big_gang_are_few_and_say_so(arena: Any) -> None:
-    arena("run", "--name", "a", "-w", "10", "--", "sh", "-c", "echo $RANK; [ $RANK != 7 ] || exit 3; sleep 60")
+    arena(
+        "run",
+        "--name",
+        "a",
+        "-w",
+        "10",
+        "--",
+        "sh",
+        "-c",
+        "echo $RANK; [ $RANK != 7 ] || { sleep 1; exit 3; }; exec sleep 60",
+    )
     some = arena("logs", "a")
     assert sorted(some.stdout.splitlines()) == ["worker-0 | 0", "worker-7 | 7"]
     assert "8 more: --all" in some.stderr
