@@ -117,7 +117,7 @@ def test_get_and_why_tell_the_cause(arena: Any) -> None:
 
 
 def test_logs_choose(arena: Any, here: Any) -> None:
-    script = 'for i in 1 2 3; do echo "$RANK-$i"; done; [ $RANK = 2 ] && { echo bad; exit 3; }; sleep 60'
+    script = 'for i in 1 2 3; do echo "$RANK-$i"; done; [ $RANK = 2 ] && { sleep 1; echo bad; exit 3; }; exec sleep 60'
     arena("run", "--name", "a", "-w", "4", "--", "sh", "-c", script)
 
     def lines(*words: str) -> list[str]:
