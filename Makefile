@@ -8,6 +8,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(PYTHON) -m pip --python $(BIN)/python --disable-pip-version-check
 PYTEST_ARGS ?=
+# The pure parts, the pages, the contract, and the command line's words, codes and tables.
+QUICK := tests/test_*.py tests/backends/test_contract.py tests/cli/test_o*.py tests/cli/test_exit_codes.py
 DEV_STAMP := .venv/.dev-installed
 DEMO_STAMP := .venv/.demo-installed
 
@@ -30,8 +32,8 @@ demo: $(DEMO_STAMP) ## train on two workers here, then show logs, model, list, g
 test: venv lint ## lint, types, arrows, lengths and every test that needs no root and no gigabyte
 	$(BIN)/pytest $(PYTEST_ARGS)
 
-quick: venv lint ## the same without slow tests, a worker per core, under a minute
-	$(BIN)/pytest -q -n auto -m "not slow and not kill and not frameworks and not cluster and not kubelet" $(PYTEST_ARGS)
+quick: venv lint ## lint, types and the quick tests of all parts, a worker per core, under a minute
+	$(BIN)/pytest -q -n auto -m "not slow and not kill and not frameworks and not cluster and not kubelet" $(QUICK) $(PYTEST_ARGS)
 
 lint: venv ## ruff, mypy --strict, import arrows, function lengths
 	$(BIN)/ruff check
