@@ -144,6 +144,7 @@ def test_random_kills_lose_nothing(place: LocalPlace, seed: int) -> None:
         for done in [pool.submit(lives) for _ in range(SIDE_BY_SIDE)]:
             done.result()
     print(f"{count} kills in {time.monotonic() - began:.0f} s")
+    assert count >= KILLS
 
 
 @pytest.mark.kill

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from arena.backends.base import LogLine, LogQuery
 from arena.cli.common import say
+from arena.cli.output import log_prefix
 from arena.status import Seen
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ class Printer:
         self, names: Iterable[str], *, prefix: bool | None = None, as_json: bool = False, timestamps: bool = False
     ) -> None:
         names = list(names)
-        self.width = max((len(name) for name in names), default=0)
+        self.heads = {name: head.encode() for name, head in log_prefix(names).items()}
         self.prefix = len(names) > 1 if prefix is None else prefix
         self.as_json = as_json
         self.timestamps = timestamps
@@ -56,9 +57,7 @@ class Printer:
     def _shown(self, line: LogLine) -> bytes:
         if self.as_json:
             return json.dumps(line_json(line)).encode() + b"\n"
-        head = b""
-        if self.prefix:
-            head = line.replica.ljust(self.width).encode() + b" | "
+        head = self.heads[line.replica] if self.prefix else b""
         if self.timestamps:
             head += stamp(line).encode() + b" "
         return head + line.data + (b"" if line.partial and self.pieces else b"\n")

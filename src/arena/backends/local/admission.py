@@ -161,10 +161,3 @@ def _has_writer(door: int) -> bool:
         return os.read(door, 1) != b""
     except BlockingIOError:
         return True
-
-
-def living(folder: Path) -> list[Ticket]:
-    """Who waits and who runs on this machine, for `why`."""
-    if not folder.is_dir():
-        return []
-    return Queue(folder, "", 0, 0, 0)._living()

@@ -108,11 +108,6 @@ class Leases:
         return True
 
 
-def holders(folder: Path, there: Iterable[str]) -> list[str]:
-    """The GPUs somebody holds a lease on."""
-    return [uuid for uuid in there if state.is_locked(folder / f"gpu-{uuid}")]
-
-
 def shared_folder(folder: Path) -> Path:
     """The folder of leases, sticky and open to all users of the machine."""
     try:

@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 
 MARK = "ARENA_RUN_ID"
 REPLICA = "ARENA_REPLICA"
@@ -37,13 +37,6 @@ def become_subreaper() -> bool:
 
     libc = ctypes.CDLL(None, use_errno=True)
     return bool(libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
-
-
-def descendants(pid: int) -> Iterator[int]:
-    """All processes below this one."""
-    for child in children(pid):
-        yield child
-        yield from descendants(child)
 
 
 def children(pid: int) -> list[int]:
