@@ -1,6 +1,7 @@
 """Carries a day out, step by step, and says what did not hold."""
 
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from journeys.stage import Stage, processes
 
 Hook = Callable[[Stage], None]
 ASK_FOR = 10.0  # seconds that `ok cmd` is asked
+READERS_END = 1.0  # seconds for a follower to end after what it followed
 CELL_STARTS = 3.0  # a cell that waits for its job's output says nothing by itself before the key is pressed
 SHOWN = 30
 
@@ -204,8 +206,7 @@ class Runner:
                 return self.ask(step, command)
             case NoProcess(pattern):
                 person = self.stage.person(step.who)
-                found = [words for words in command_lines(self.stage, person.uid) if pattern.search(words)]
-                return f"runs: {found[0]}" if found else None
+                return self.runs(person.uid, pattern)
             case Value(expression):
                 return self.notebook().false(expression)
             case Save(variable, pattern):
@@ -213,6 +214,16 @@ class Runner:
                 self.stage.me.env.update({variable: found[0]} if found else {})
                 return None if found else "no line matches"
         raise TypeError(what)
+
+    def runs(self, uid: int, pattern: re.Pattern[str]) -> str | None:
+        """A command line that still matches after a moment: whoever followed a job hears of its end a little later."""
+        found: list[str] = []
+
+        def gone() -> bool:
+            found[:] = [words for words in command_lines(self.stage, uid) if pattern.search(words)]
+            return not found
+
+        return None if until(READERS_END, gone, pause=0.1) else f"runs: {found[0]}"
 
     def ask(self, step: Step, command: str) -> str | None:
         """Run a shell command until it ends with 0, or why it did not."""

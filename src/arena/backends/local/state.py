@@ -119,8 +119,8 @@ class Run:
         return self.path.name
 
     def left(self) -> bool:
-        """Whether it was taken from the list."""
-        return (self.path / "deleted.json").exists()
+        """Whether it is known to have been taken from the list."""
+        return os.path.exists(self.path / "deleted.json")  # False too where one may not look; Path.exists raises
 
     def made(self) -> Made:
         """What was asked; raises BackendError when the file is not readable as such."""
