@@ -2,8 +2,7 @@
 
 `cluster` tests need the API server (and simulated nodes), `kubelet` tests a node that runs pods, with the operators.
 
-A pytest plug-in: `conftest.py` beside it loads it for this folder, `pytest_plugins = ["cluster.beds"]` in the topmost
-conftest.py (instead of this folder's) for all tests.
+A pytest plug-in for all tests: the topmost conftest.py loads it. A test that asks for no test bed starts none.
 """
 
 import os
