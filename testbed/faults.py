@@ -37,6 +37,7 @@ REASONS = {
     503: "ServiceUnavailable",
 }
 WRITES = ("POST", "PUT", "PATCH", "DELETE")
+ASKS = re.compile(r"[?&]dryRun=|^/apis/auth(entication|orization)\.k8s\.io/")  # sent as writes, but nothing is kept
 HOP_BY_HOP = ("connection", "keep-alive", "transfer-encoding", "content-length", "accept-encoding")
 
 
@@ -108,13 +109,13 @@ class Plan:
                     return fault
         return Fault()
 
-    def silent(self, method: str) -> bool:
+    def silent(self, method: str, path: str) -> bool:
         """Whether this request is not answered: the writes that are allowed have been made."""
         with self.lock:
             if self.writes_left is None:
                 return False
             if self.writes_left > 0:
-                self.writes_left -= method in WRITES
+                self.writes_left -= is_write(method, path)
                 return False
             return True
 
@@ -230,7 +231,7 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         fault = plan.fault(self.command, self.path)
         time.sleep(fault.delay)
-        if plan.silent(self.command):
+        if plan.silent(self.command, self.path):
             self._say_nothing(body)
         elif fault.status:
             self._answer(fault)
@@ -328,6 +329,15 @@ class _Handler(BaseHTTPRequestHandler):
 
 for _method in ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"):
     setattr(_Handler, f"do_{_method}", _Handler.handle_one)
+
+
+def is_write(method: str, path: str) -> bool:
+    """Whether a request changes something in the cluster; a dry run and a question about rights do not.
+
+    >>> is_write("POST", "/api/v1/namespaces/a/pods?dryRun=All"), is_write("POST", "/api/v1/namespaces/a/pods")
+    (False, True)
+    """
+    return method in WRITES and not ASKS.search(path)
 
 
 def without_kinds(said: dict[str, Any], kinds: set[str]) -> dict[str, Any]:
