@@ -16,6 +16,7 @@ from testbed.images import build_image, images
 from testbed.operators import OPERATORS, manifest_path, render_manifests
 from testbed.places import cache
 from testbed.programs import PROGRAMS, build, check_go
+from testbed.upstream import install_sdk, sdk_folder
 
 # What a program is called, and the Debian package it comes in.
 DEBIAN = {
@@ -58,6 +59,8 @@ def steps() -> Iterator[Step]:
     for operator in OPERATORS.values():
         if not manifest_path(operator).exists():
             yield f"manifests of {operator.name}", lambda operator=operator: render_manifests(operator)  # type: ignore[misc]
+    if not sdk_folder().exists():
+        yield "arenasdk", install_sdk
 
 
 def build_all() -> None:

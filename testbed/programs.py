@@ -86,6 +86,7 @@ PROGRAMS = {
         Program("mpi-operator", "mpi-operator", "github.com/kubeflow/mpi-operator", "/cmd/mpi-operator"),
         Program("jobset", "jobset", "sigs.k8s.io/jobset"),
         Program("trainer", "trainer", "github.com/kubeflow/trainer/v2", "/cmd/trainer-controller-manager"),
+        Program("arena", "arena", "github.com/kubeflow/arena", "/cmd/arena"),
     )
 }
 
