@@ -25,10 +25,10 @@ def backend(settings: Settings, env: Mapping[str, str], creates: Creates) -> tup
     """
     if chosen := settings.text("backend"):
         return chosen, settings.source("backend")
-    if creates == "name":
-        return "local", "the only backend of this version"
-    if context := current_context(env, home_folder(env)):
+    if context := current_context(settings, env):
         return "kubernetes", f"context {context}"
+    if in_pod(env):
+        return "kubernetes", "this pod's own account"
     if creates == "type":
         raise BackendError(
             "no cluster configured", why="no kubeconfig has a current context", hint="-b local runs it here"
@@ -36,25 +36,22 @@ def backend(settings: Settings, env: Mapping[str, str], creates: Creates) -> tup
     return "local", "no kubeconfig"
 
 
-def current_context(env: Mapping[str, str], home: Path | None) -> str:
-    """The current context of the kubeconfig; BackendError where one was named and is not there."""
-    named = [Path(word) for word in env.get("KUBECONFIG", "").split(os.pathsep) if word]
-    if named and not any(path.exists() for path in named):
-        raise BackendError(f"KUBECONFIG names {named[0]}, which does not exist", hint="-b local runs it here")
-    files = named or ([home / ".kube" / "config"] if home else [])
-    return next((found for path in files if (found := _context_of(path))), "")
+def current_context(settings: Settings, env: Mapping[str, str]) -> str:
+    """The context that `--context` names or that is current; BackendError where a kubeconfig was named and is not."""
+    from arena.kube import config
+
+    files = settings.text("kubeconfig") or ""
+    found = config.find(kubeconfig=files, context=settings.text("context") or "", env=env, home=home_folder(env))
+    return found.context if found else ""
 
 
-def _context_of(path: Path) -> str:
-    if not path.is_file():
-        return ""
-    import yaml
+def in_pod(env: Mapping[str, str]) -> bool:
+    """Whether this is a pod with an account of its own."""
+    if not env.get("KUBERNETES_SERVICE_HOST"):
+        return False
+    from arena.kube import config
 
-    try:
-        loaded = yaml.load(path.read_bytes(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
-    except (OSError, yaml.YAMLError) as error:
-        raise BackendError(f"{path} cannot be read as a kubeconfig", why=str(error)) from error
-    return str(loaded.get("current-context") or "") if isinstance(loaded, dict) else ""
+    return config.in_cluster(env) is not None
 
 
 def open_backend(name: str, settings: Settings, env: Mapping[str, str]) -> Backend:
@@ -67,9 +64,9 @@ def open_backend(name: str, settings: Settings, env: Mapping[str, str]) -> Backe
         except ImportError as error:
             raise UnsupportedError("jobs cannot run on this machine", why=str(error), hint="-b kubernetes") from error
         return LocalBackend(settings, env)
-    raise UnsupportedError(
-        f"the backend {name!r} is not in this version yet", hint="-b local runs jobs on this machine"
-    )
+    from arena.backends.kubernetes.backend import KubernetesBackend
+
+    return KubernetesBackend(settings, env)
 
 
 def python(env: Mapping[str, str]) -> str:

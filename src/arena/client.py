@@ -85,6 +85,7 @@ class Client:
             environ=self.env,
             python=choice.python(self.env),
             rule=rule,
+            creates=creates,
             code=str(choice.code_folder(self.cwd, self.env) or ""),
         )
         given = {key: value for key, value in context.items() if value}

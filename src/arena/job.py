@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import PurePath
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_type_hints
 
 import msgspec
@@ -69,11 +70,14 @@ class Role(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
 
 
 class Seat(Struct, frozen=True, kw_only=True):
-    """The place of one process in its gang: who it is, and where the others are."""
+    """The place of one process in its gang: who it is, and where the others are.
+
+    `rank` is a text where only the place itself knows it: a reference to a variable.
+    """
 
     role: str
     index: int
-    rank: int
+    rank: int | str
     world: int
     local_rank: int = 0
     nproc: int = 1
@@ -198,6 +202,7 @@ J = TypeVar("J", bound=Job)
 NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 ENV_NAME = re.compile(r"[^=\0]+")
 MAX_NAME = 63
+LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"
 RESERVED = ("ARENA_RUN_ID", "ARENA_REPLICA")
 
 
@@ -334,6 +339,22 @@ def valid_name(text: str) -> str:
     name = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
     name = name if name[:1].isalpha() else f"job-{name}".rstrip("-")
     return name[:MAX_NAME].rstrip("-")
+
+
+def made_up_name(command: tuple[str, ...], chance: bytes) -> str:
+    """`<script>-<4 letters>`.
+
+    >>> made_up_name(("3D_Unet.py",), bytes(4))
+    'job-3d-unet-aaaa'
+    """
+    words = [word for word in command if word not in ("-m", "--")]
+    first = words[0].split()[0] if words and words[0].split() else "job"
+    return f"{shorten(valid_name(PurePath(first).stem), 40)}-{run_letters(chance)}"
+
+
+def run_letters(chance: bytes) -> str:
+    """As many letters by chance as bytes are given; 31 different ones, so that a byte's remainder is nearly fair."""
+    return "".join(LETTERS[byte % len(LETTERS)] for byte in chance)
 
 
 def word_problems(label: str, word: str, shown: str = "") -> Iterable[str]:

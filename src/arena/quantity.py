@@ -54,6 +54,14 @@ def format_bytes(count: int) -> str:
     return (f"{shown:.0f}" if shown >= 99.95 or not unit else f"{shown:.1f}".removesuffix(".0")) + unit
 
 
+def format_age(seconds: float) -> str:
+    """`12 s`, `5 min`, `3 h`, `2 d`."""
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{int(seconds // size)} {unit}"
+    return f"{max(0, int(seconds))} s"
+
+
 def _nanos(text: str) -> int:
     match = re.fullmatch(_QUANTITY, text.strip()) if len(text) <= _TOO_LONG else None
     sign, whole, part, exponent, unit = match.groups("") if match else ("",) * 5

@@ -241,6 +241,16 @@ def home_folder(env: Mapping[str, str]) -> Path | None:
     return Path(named) if named and os.path.isabs(named) else None
 
 
+def login_name() -> str:
+    """The login name, or `uid-1000` where there is no passwd entry."""
+    try:
+        import pwd
+
+        return pwd.getpwuid(os.getuid()).pw_name
+    except (ImportError, KeyError):
+        return f"uid-{os.getuid()}"
+
+
 def user_file(env: Mapping[str, str]) -> Path | None:
     """The user's settings: `$XDG_CONFIG_HOME/arena/config.yaml`, else `~/.config/arena/config.yaml`."""
     named, home = env.get("XDG_CONFIG_HOME", ""), home_folder(env)

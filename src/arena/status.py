@@ -62,6 +62,8 @@ class Replica(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     memory_limit: int | None = None
     memory_peak: int | None = None
     oom_kills: int = 0
+    pod: str = ""
+    restarts: int = 0
 
     @property
     def name(self) -> str:
@@ -78,7 +80,7 @@ class Observed(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """What was seen of a job, before anything is concluded: the word of whoever runs it, and its replicas.
 
     `word` is the operator's or supervisor's condition: "" (just created), Pending, Queued, Running, Restarting,
-    Suspended, Succeeded, Failed, Stopped, Deadline, Lost, Ended. `earlier` holds the replicas of earlier attempts.
+    Suspended, Succeeded, Failed, Stopped, Deleted, Deadline, Lost, Ended. `earlier` holds the replicas of earlier attempts.
     """
 
     word: str = ""
@@ -128,6 +130,8 @@ class Seen(Struct, frozen=True, kw_only=True, gc=False):
     typed: tuple[str, ...] = ()
     waits_for: tuple[str, ...] = ()
     cwd: str = ""
+    engine: str = ""
+    managed_by: str = ""
 
     @property
     def state(self) -> State:
@@ -167,6 +171,7 @@ WORDS = {
     "Succeeded": State.SUCCEEDED,
     "Failed": State.FAILED,
     "Stopped": State.CANCELLED,
+    "Deleted": State.CANCELLED,
     "Deadline": State.FAILED,
     "Lost": State.FAILED,
 }
@@ -182,6 +187,8 @@ def decide(seen: Observed) -> Status:
         return Status(state=state, reason=seen.word, message=seen.message, since=seen.since)
     if state is State.PENDING and any(r.started and not r.ended for r in seen.replicas):
         state = State.RUNNING
+    if state is State.RUNNING and seen.replicas and not any(r.started for r in (*seen.replicas, *seen.earlier)):
+        state = State.PENDING  # an operator's word for pods that are made, not for processes that run
     reason, message = _reason(seen, state)
     return Status(state=state, reason=reason, message=message, since=seen.since or seen.finished or seen.created)
 

@@ -18,12 +18,15 @@ class Ref(Struct, frozen=True, kw_only=True):
     name: str
     run_id: str
     namespace: str = ""
+    kind: str = ""
+    uid: str = ""
 
 
 class Context(Struct, frozen=True, kw_only=True):
     """Who submits, from where, with which words: what a run remembers beside its job.
 
-    `code` is the folder whose code is remembered; `again` the run whose recorded code is taken instead.
+    `code` is the folder whose code is remembered; `again` the run whose recorded code is taken instead. `creates` is
+    run or type, `dry` the word of a dry run: client, server or nothing.
     """
 
     typed: tuple[str, ...] = ()
@@ -34,16 +37,22 @@ class Context(Struct, frozen=True, kw_only=True):
     environ: Mapping[str, str] = field(default_factory=dict)
     python: str = ""
     rule: str = ""
+    creates: str = "run"
+    dry: str = ""
 
 
 class Plan(Struct, frozen=True, kw_only=True):
-    """What a submit would do. `notes` are lines for people; `steps` what a dry run prints; `data` the backend's own."""
+    """What a submit would do. `facts` say what was chosen, `notes` what has no effect, is left behind or lost.
+
+    `steps` is what a dry run prints, `data` the backend's own.
+    """
 
     backend: str
     job: Job
     name: str
     run_id: str
     context: Context
+    facts: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     steps: tuple[Mapping[str, Any], ...] = ()
     data: Any = None

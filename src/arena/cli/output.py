@@ -400,9 +400,10 @@ def plan_line(plan: Plan) -> str:
     from arena.job import is_python_file
 
     context = plan.context
-    parts = [_gang(plan.job)]
-    parts += [f"python {context.python or 'python'}"] if is_python_file(plan.job.command) else []
-    parts += [f"in {_below_home(context.cwd, context.environ.get('HOME', ''))}"] if context.cwd else []
+    parts = [*plan.facts[:1], _gang(plan.job), *plan.facts[1:]]
+    if plan.backend == "local":
+        parts += [f"python {context.python or 'python'}"] if is_python_file(plan.job.command) else []
+        parts += [f"in {_below_home(context.cwd, context.environ.get('HOME', ''))}"] if context.cwd else []
     rule = f" ({context.rule})" if context.rule else ""
     return cell(f"{plan.backend}{rule}: {', '.join(parts)}")
 

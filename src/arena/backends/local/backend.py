@@ -14,7 +14,7 @@ from arena.backends.base import Context, LogLine, LogQuery, Plan, Query, Ref, Wa
 from arena.backends.local import keeping, launch, process, state
 from arena.backends.local.making import Maker
 from arena.backends.local.reading import read_logs
-from arena.backends.local.records import Records, damaged, quantity_age
+from arena.backends.local.records import Records, damaged
 from arena.errors import (
     AlreadyExistsError,
     ArenaError,
@@ -23,7 +23,8 @@ from arena.errors import (
     UnsupportedError,
 )
 from arena.job import Job
-from arena.settings import Settings
+from arena.quantity import format_age
+from arena.settings import Settings, login_name
 from arena.status import Observed, Seen, State, Status
 
 WATCH = 0.03  # seconds between looks at the files of a run
@@ -119,7 +120,7 @@ class LocalBackend:
 
     def _taken(self, seen: Seen) -> AlreadyExistsError:
         who = "you" if seen.user == self.user else seen.user
-        age = quantity_age((state.now() - seen.observed.created).total_seconds())
+        age = format_age((state.now() - seen.observed.created).total_seconds())
         how = "--replace --force" if not seen.state.final else "--replace"
         return AlreadyExistsError(
             f"job {seen.name!r} already exists",
@@ -270,16 +271,6 @@ def matches(seen: Seen, query: Query) -> bool:
         and (not query.user or seen.user == query.user)
         and all(labels.get(key) == value for key, value in query.labels.items())
     )
-
-
-def login_name() -> str:
-    """The login name, or `uid-1000` where there is no passwd entry."""
-    try:
-        import pwd
-
-        return pwd.getpwuid(os.getuid()).pw_name
-    except (ImportError, KeyError):
-        return f"uid-{os.getuid()}"
 
 
 def _stamp(run: state.Run) -> tuple[int, ...]:

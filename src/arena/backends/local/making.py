@@ -20,10 +20,8 @@ from arena.errors import (
     SpecError,
     UnsupportedError,
 )
-from arena.job import Job, check, raise_all, shorten, valid_name, word_problems
+from arena.job import Job, check, made_up_name, raise_all, run_letters, shorten, word_problems
 from arena.settings import Settings
-
-LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"
 
 
 class Maker:
@@ -44,8 +42,8 @@ class Maker:
                 why=f"local.enabled is false: {self.settings.source('local.enabled')}",
                 hint="-b kubernetes",
             )
-        job = job if job.name else replace(job, name=made_up_name(job.command))
-        run_id = f"{shorten(job.name, 58)}-{_letters()}"
+        job = job if job.name else replace(job, name=made_up_name(job.command, os.urandom(4)))
+        run_id = f"{shorten(job.name, 58)}-{run_letters(os.urandom(4))}"
         cwd, base = self._cwd(job, context, self.state.run(run_id))
         notes = tuple(_field_notes(job))
         roles = job.roles(context.python or "python")
@@ -136,18 +134,6 @@ class Maker:
 
     def _lease_dir(self) -> str:
         return self.settings.text("lease_dir") or str(Path(self.env.get("TMPDIR") or "/tmp") / "arena-leases")
-
-
-def made_up_name(command: tuple[str, ...]) -> str:
-    """`<script>-<4 letters>`."""
-    words = [word for word in command if word not in ("-m", "--")]
-    stem = valid_name(Path(words[0].split()[0]).stem if words and words[0].split() else "job")
-    return f"{shorten(stem, 40)}-{_letters()}"
-
-
-def _letters() -> str:
-    """Four letters by chance; 31 of them, so that a byte's remainder is nearly fair."""
-    return "".join(LETTERS[byte % len(LETTERS)] for byte in os.urandom(4))
 
 
 def usable_cores() -> int:

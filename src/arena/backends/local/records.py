@@ -22,6 +22,7 @@ from arena.errors import (
     NotFoundError,
 )
 from arena.job import Job
+from arena.quantity import format_age
 from arena.record import DamagedError, Index, Row, changed
 from arena.settings import Settings
 from arena.status import Replica, Seen, Status
@@ -85,7 +86,7 @@ class Records:
 
     def _gone(self, run: state.Run, marked: state.Gone) -> NotFoundError:
         seen = self.see(run)
-        age = quantity_age((state.now() - marked.at).total_seconds())
+        age = format_age((state.now() - marked.at).total_seconds())
         return NotFoundError(
             f"job {seen.name!r} does not exist any more",
             why=f"deleted {age} ago, {seen.state.name}: arena history {seen.name}",
@@ -293,11 +294,3 @@ def _duration(made: state.Made, facts: state.Facts) -> float:
     if facts.finished is None and made.boot_id == state.boot_id():
         return time.monotonic() - facts.started_monotonic
     return max(0.0, ((facts.finished or state.now()) - facts.started).total_seconds())
-
-
-def quantity_age(seconds: float) -> str:
-    """`12 s`, `5 min`, `3 h`, `2 d`."""
-    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= size:
-            return f"{int(seconds // size)} {unit}"
-    return f"{max(0, int(seconds))} s"

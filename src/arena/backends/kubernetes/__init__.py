@@ -1,0 +1,1 @@
+"""Jobs that operators run on a cluster, through its API server."""

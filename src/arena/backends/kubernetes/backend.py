@@ -1,0 +1,279 @@
+"""The verbs, on a cluster."""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from arena.backends.base import Context, LogLine, LogQuery, Plan, Query, Ref, Warnings
+from arena.backends.kubernetes import planning, reading
+from arena.backends.kubernetes.reading import Found, Reader
+from arena.engines import ENGINES, load
+from arena.engines.base import RUN_LABEL, STOPPED_ANNOTATION, Engine, Kind, Served
+from arena.engines.objects import Pod
+from arena.errors import AlreadyExistsError, BackendError, ForbiddenError, NotFoundError, SpecError
+from arena.job import Job
+from arena.quantity import format_age
+from arena.settings import Settings, home_folder, login_name
+from arena.status import Seen
+
+if TYPE_CHECKING:
+    from arena.kube.api import Api
+    from arena.kube.config import Access
+
+GONE = 120.0  # seconds that a delete waits for the last pod
+LOOK = 0.25
+
+
+class KubernetesBackend:
+    """Jobs of one namespace of one cluster; context and namespace are fixed when it is made."""
+
+    name = "kubernetes"
+    notice = ""
+
+    def __init__(self, settings: Settings, env: Mapping[str, str]) -> None:
+        self.settings = settings
+        self.env = dict(env)
+
+    @functools.cached_property
+    def access(self) -> Access:
+        """How the cluster is reached."""
+        from arena.kube import config
+
+        found = config.find(
+            kubeconfig=self.settings.text("kubeconfig") or "",
+            context=self.settings.text("context") or "",
+            env=self.env,
+            home=home_folder(self.env),
+        ) or config.in_cluster(self.env)
+        if found is None:
+            raise BackendError(
+                "no cluster configured", why="no kubeconfig has a current context", hint="-b local runs it here"
+            )
+        return found
+
+    @functools.cached_property
+    def api(self) -> Api:
+        """The API server."""
+        from arena.kube.api import Api
+
+        return Api(self.access, cache=self._cache())
+
+    def _cache(self) -> Any:
+        home = home_folder(self.env)
+        return home / ".cache" / "arena" if home else None
+
+    @property
+    def namespace(self) -> str:
+        """The namespace of this command."""
+        return planning.namespace_of(self.settings, self.access)
+
+    @functools.cached_property
+    def reader(self) -> Reader:
+        return Reader(self.api, self.namespace)
+
+    @property
+    def user(self) -> str:
+        """Who asks: ARENA_USER, else the name in the kubeconfig, else the login name."""
+        return self.settings.text("user") or self.access.user or login_name()
+
+    def plan(self, job: Job, context: Context) -> Plan:
+        """What `submit` would send."""
+        return planning.make_plan(job, context, self.settings, self.served(), self.namespace, self.user)
+
+    def served(self) -> Served:
+        """The kinds of ours that this cluster serves."""
+        found = {}
+        for engine in map(load, ENGINES):
+            if resource := self.api.discovery.find(engine.kind, engine.group):
+                properties = self.api.discovery.properties(resource) if engine.group != "batch" else frozenset()
+                found[f"{engine.kind}.{engine.group}"] = Kind(resource.version, properties)
+        return found
+
+    def submit(self, plan: Plan, *, replace: bool = False, force: bool = False) -> Ref:
+        """Ask, then make helpers, job and owners. Exactly one of two submits of a name wins."""
+        from arena.backends.kubernetes.submitting import Submission
+
+        submission = Submission(self.api, plan)
+        try:
+            return submission.carry_out()
+        except AlreadyExistsError as error:
+            seen = self._holder(plan)
+            if seen is None:
+                raise
+            if not replace or not (seen.state.final or force):
+                raise self._taken(seen) from error
+        self.delete(ref_of(seen), force=force)
+        return submission.carry_out()
+
+    def _holder(self, plan: Plan) -> Seen | None:
+        try:
+            return reading.seen(self.reader.whole(plan.data.engine, plan.name))
+        except NotFoundError:
+            return None
+
+    def _taken(self, seen: Seen) -> AlreadyExistsError:
+        who = "you" if seen.user == self.user else seen.user or "somebody"
+        age = format_age((datetime.now(UTC) - seen.observed.created).total_seconds())
+        how = "--replace --force" if not seen.state.final else "--replace"
+        kind = load(seen.engine).kind
+        return AlreadyExistsError(
+            f"job {seen.name!r} already exists in namespace {seen.namespace!r}",
+            why=f"{kind} {seen.name!r} (run {seen.run_id}) was submitted {age} ago by {who} and is {seen.state.name}",
+            hint=f"arena delete {seen.name}, {how}, or another --name",
+        )
+
+    def find(self, name: str, *, gone: bool = False) -> Ref:
+        """The job that NAME or kind/NAME means."""
+        kind, _, name = name.rpartition("/")
+        found = self.reader.named(name, self._kinds(kind))
+        if not found:
+            raise NotFoundError(f"job {name!r} not found in namespace {self.namespace!r}", hint="arena list")
+        if len(found) > 1:
+            words = ", ".join(one.engine.name for one in found)
+            raise SpecError(f"{name!r} is the name of several jobs: {words}", hint=f"-T {found[0].engine.name}")
+        return _ref(found[0])
+
+    def _kinds(self, word: str) -> builtins.list[Engine]:
+        served = self.reader.served()
+        named = [engine for engine in served if word.lower() in (engine.name, engine.kind.lower())]
+        return named if word else served
+
+    def get(self, ref: Ref) -> Seen:
+        """The job as it is now."""
+        return reading.seen(self.whole(ref))
+
+    def whole(self, ref: Ref) -> Found:
+        """The object and pods of a job; NotFoundError where another job has taken its name."""
+        found = self.reader.whole(load(ref.kind), ref.name)
+        if ref.uid and found.thing.metadata.uid != ref.uid:
+            raise NotFoundError(f"job {ref.name!r} (run {ref.run_id}) is gone, another one has its name")
+        return found
+
+    def list(self, query: Query, warnings: Warnings) -> Iterator[Seen]:
+        """The jobs that match, newest first; kinds that may not be read become warnings."""
+        found, failed = self.reader.all(self.reader.served())
+        for engine, error in failed:
+            what = f"{engine.kind}s" if engine else "pods"
+            warnings.add(f"{what} are left out: {error.what}", code=error.exit_code)
+        for one in sorted(found, key=lambda one: str(one.thing.metadata.creation_timestamp), reverse=True):
+            seen = reading.seen(one)
+            if matches(seen, one.thing.metadata.labels, query):
+                yield seen
+
+    def watch(self, ref: Ref, until: Sequence[float] = ()) -> Iterator[Seen]:
+        """The job now, then again at each change and when a time of `until` is reached, until it has ended."""
+        from arena.backends.kubernetes.watching import Watch
+
+        with Watch(self.reader, ref, self.whole(ref)) as watch:
+            due = sorted(until)
+            while True:
+                seen = watch.seen()
+                yield seen
+                if seen.state.final or seen.deleted:
+                    return
+                watch.wait(due[0] if due else None)
+                due = [when for when in due if time.monotonic() < when]
+
+    def logs(self, ref: Ref, query: LogQuery) -> Iterator[LogLine]:
+        """The lines of the replicas."""
+        from arena.backends.kubernetes.logs import read_logs
+
+        return read_logs(self, ref, query)
+
+    def has_code(self, ref: Ref) -> bool:
+        """Whether the run's code was recorded."""
+        return False
+
+    def exec(self, ref: Ref, replica: str, words: Sequence[str]) -> int:
+        """Run a command in a replica's container, on this terminal; its exit code."""
+        found = self.whole(ref)
+        seen = reading.seen(found)
+        one = next((r for r in seen.observed.replicas if r.name == replica), None)
+        if one is None or one.started is None or one.ended:
+            raise BackendError(f"job {seen.name!r} is {seen.state.name}", why=f"{replica or 'no replica'} does not run")
+        path = f"{reading.PODS.format(self.namespace)}/{one.pod}"
+        stdin = None if sys.stdin is None or sys.stdin.closed else sys.stdin.buffer
+        return self.api.exec(
+            path,
+            words,
+            container=found.engine.container,
+            stdin=stdin,
+            stdout=sys.stdout.buffer,
+            stderr=sys.stderr.buffer,
+            tty=sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty(),
+        )
+
+    def stop(self, ref: Ref) -> Seen:
+        """End the job and keep its object; returns when its pods are gone."""
+        seen = self.get(ref)
+        if seen.state.final:
+            return seen
+        engine = load(ref.kind)
+        mark = f"{datetime.now(UTC).isoformat(timespec='seconds')} by {self.user}"
+        patch = {**engine.stopped(), "metadata": {"annotations": {STOPPED_ANNOTATION: mark}}}
+        self.api.patch(self.reader.path(engine, ref.name), patch)
+        self._until_gone(ref)
+        return self.get(ref)
+
+    def delete(self, ref: Ref, *, force: bool = False) -> Seen:
+        """End the job and take it from the list; returns when its pods are gone."""
+        seen = self.get(ref)
+        if seen.user and seen.user != self.user and not seen.state.final and not force:
+            raise ForbiddenError(
+                f"job {seen.name!r} of {seen.user} is {seen.state.name}: only --force deletes it",
+                hint=f"arena delete {seen.name} --force",
+            )
+        self.api.delete(self.reader.path(load(ref.kind), ref.name), uid=seen.uid)
+        self._until_gone(ref)
+        return reading.left(seen, datetime.now(UTC))
+
+    def _until_gone(self, ref: Ref) -> None:
+        engine, deadline = load(ref.kind), time.monotonic() + GONE
+        while pods := self._living(engine, ref):
+            if time.monotonic() > deadline:
+                names = ", ".join(pod.metadata.name for pod in pods[:3])
+                raise BackendError(f"the pods of job {ref.name!r} do not end", why=names)
+            time.sleep(LOOK)
+
+    def _living(self, engine: Engine, ref: Ref) -> builtins.list[Pod]:
+        pods = self.reader.pods(engine, ref.name)
+        mine = [
+            pod for pod in pods if ref.uid in {"", *_owners(pod)} or pod.metadata.labels.get(RUN_LABEL) == ref.run_id
+        ]
+        return [pod for pod in mine if pod.status.phase in ("Running", "Pending") or pod.metadata.deletion_timestamp]
+
+
+def _owners(pod: Pod) -> set[str]:
+    return {owner.uid for owner in pod.metadata.owner_references}
+
+
+def _ref(found: Found) -> Ref:
+    metadata = found.thing.metadata
+    return Ref(
+        name=metadata.name,
+        run_id=metadata.labels.get(RUN_LABEL) or metadata.uid,
+        namespace=metadata.namespace,
+        kind=found.engine.name,
+        uid=metadata.uid,
+    )
+
+
+def ref_of(seen: Seen) -> Ref:
+    """The reference of a job that was seen."""
+    return Ref(name=seen.name, run_id=seen.run_id, namespace=seen.namespace, kind=seen.engine, uid=seen.uid)
+
+
+def matches(seen: Seen, labels: Mapping[str, str], query: Query) -> bool:
+    """Whether a job is one of those asked for."""
+    return (
+        (not query.name or seen.name == query.name)
+        and (not query.states or seen.state.name in query.states)
+        and (not query.user or seen.user == query.user)
+        and all(labels.get(key) == value for key, value in query.labels.items())
+    )

@@ -1,0 +1,160 @@
+"""From a job to the objects that make it run on a cluster: pure once the cluster's words are at hand."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Struct, structs
+
+from arena import engines, secrets
+from arena.backends.base import Context, Plan
+from arena.engines import pods
+from arena.engines.base import PART_LABEL, RUN_ANNOTATION, Engine, Manifest, Served, Work
+from arena.errors import UnsupportedError
+from arena.job import Job, check, made_up_name, raise_all, run_letters, shorten
+from arena.settings import Settings
+
+LARGEST_ANNOTATION = 100_000
+
+# The kinds that carry a type when nobody set `engines`: the first one that is served.
+USUAL = {
+    "job": ("job",),
+    "pytorch": ("pytorchjob", "trainjob"),
+    "tensorflow": ("tfjob",),
+    "mpi": ("mpijob",),
+    "jax": ("job",),
+}
+
+
+class Made(Struct, frozen=True, kw_only=True):
+    """What a plan became: the engine and its objects, helpers first."""
+
+    engine: Engine
+    work: Work
+    helpers: tuple[Manifest, ...]
+    thing: Manifest
+    payloads: Mapping[str, bytes] = {}
+
+
+def make_plan(
+    job: Job, context: Context, settings: Settings, served: Served, namespace: str, user: str, parcel: Any = None
+) -> Plan:
+    """What a submit would send, all of it; raises for what cannot be."""
+    check(job)
+    job = job if job.name else structs.replace(job, name=made_up_name(job.command, os.urandom(4)))
+    run_id = f"{shorten(job.name, 58)}-{_letters(job, context)}"
+    engine = choose(job, settings, served)
+    image, from_ = image_of(job, settings)
+    work = Work(
+        job=job,
+        name=job.name,
+        namespace=namespace,
+        run_id=run_id,
+        roles=tuple(job.roles("python3")),
+        image=image,
+        labels=dict(job.label),
+        annotations={**job.annotation, RUN_ANNOTATION: remembered(job, context, user, engine.name)},
+        secret=f"{run_id}-env",
+        secret_env=tuple(secrets.split(job.env)[1]),
+        code=parcel.code if parcel else None,
+        working_dir=parcel.working_dir if parcel else job.working_dir,
+        upstream=context.creates == "type" and job.type_name != "job",
+        served=served,
+    )
+    raise_all(list(engine.problems(work)))
+    made = Made(
+        engine=engine,
+        work=work,
+        helpers=(*_secret(work), *(parcel.manifests if parcel else ()), *engine.helpers(work)),
+        thing=engine.render(work),
+    )
+    return Plan(
+        backend="kubernetes",
+        job=job,
+        name=job.name,
+        run_id=run_id,
+        context=context,
+        facts=(f"namespace {namespace}", f"engine {engine.name}", f"image {image} ({from_})"),
+        notes=parcel.notes if parcel else (),
+        steps=(*made.helpers, made.thing),
+        data=made,
+    )
+
+
+def choose(job: Job, settings: Settings, served: Served) -> Engine:
+    """The engine that carries a job: the first of `engines`, else of the usual ones, that is served."""
+    wanted = settings.names("engines")
+    able = [name for name in wanted if job.type_name in engines.load(name).types]
+    names = able or USUAL.get(job.type_name, ("job",))
+    found = [engines.load(name) for name in names]
+    for engine in found:
+        if f"{engine.kind}.{engine.group}" in served:
+            return engine
+    first = found[0]
+    raise UnsupportedError(
+        f"this cluster serves no {first.kind} ({first.group})",
+        why=f"{first.operator} is not installed",
+        hint="arena run makes a Job, which every cluster has; or ask for the operator",
+    )
+
+
+def image_of(job: Job, settings: Settings) -> tuple[str, str]:
+    """The image and who said so."""
+    if job.image:
+        return job.image, "--image"
+    if image := settings.text("image"):
+        return image, settings.source("image")
+    raise UnsupportedError("no image", why="a container needs one", hint="--image, or arena config set image IMAGE")
+
+
+def remembered(job: Job, context: Context, user: str, engine: str) -> str:
+    """What the object cannot hold, for its annotation: the job as typed, without values of its environment."""
+    from arena import declared
+
+    plain = declared.to_plain(structs.replace(job, env={}))
+    words = {
+        "user": user,
+        "engine": engine,
+        "type": job.type_name,
+        "job": plain,
+        "env": sorted(job.env),
+        "typed": secrets.mask_words(context.typed),
+        "parent": context.parent,
+    }
+    text = json.dumps({key: value for key, value in words.items() if value}, separators=(",", ":"))
+    if len(text) > LARGEST_ANNOTATION:
+        text = json.dumps({"user": user, "engine": engine, "type": job.type_name}, separators=(",", ":"))
+    return text
+
+
+def namespace_of(settings: Settings, access: Any) -> str:
+    """The namespace of a command: as set, else the context's."""
+    return settings.text("namespace") or (access.namespace if access else "") or "default"
+
+
+def _letters(job: Job, context: Context) -> str:
+    """Four letters that tell runs apart: by chance, or the same each time for a dry run."""
+    if not context.dry:
+        return run_letters(os.urandom(4))
+    return run_letters(hashlib.sha256(msgspec.json.encode(job)).digest()[:4])
+
+
+def _secret(work: Work) -> Iterator[Manifest]:
+    """The Secret for the values that look secret: the job holds references only."""
+    if not work.secret_env:
+        return
+    values = {name: work.job.env[name] for name in work.secret_env}
+    metadata = helper_metadata(work, work.secret, "env")
+    yield {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque", "stringData": values}
+
+
+def helper_metadata(work: Work, name: str, part: str) -> Manifest:
+    """The metadata of an object that a job needs beside it."""
+    metadata = pods.metadata(work, name)
+    metadata["labels"] = {**metadata["labels"], PART_LABEL: part}
+    return metadata

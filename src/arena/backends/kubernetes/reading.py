@@ -1,0 +1,227 @@
+"""Jobs as they are on the cluster: objects and pods joined, one kind or all of them."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, structs
+
+from arena import jobs, status
+from arena.engines import ENGINES, load
+from arena.engines.base import MANAGED_BY, RUN_ANNOTATION, RUN_LABEL, STOPPED_ANNOTATION, Engine
+from arena.engines.objects import Container, Pod, Template, Thing
+from arena.errors import ArenaError, NotFoundError
+from arena.job import Env, Job
+from arena.secrets import MASK
+from arena.status import Observed, Seen
+
+if TYPE_CHECKING:
+    from arena.kube.api import Api
+
+PODS = "/api/v1/namespaces/{}/pods"
+
+
+class Found(Struct, frozen=True):
+    """A job object and its pods."""
+
+    engine: Engine
+    thing: Any
+    pods: tuple[Pod, ...] = ()
+
+
+class Reader:
+    """Reads the jobs of one namespace."""
+
+    def __init__(self, api: Api, namespace: str) -> None:
+        self.api = api
+        self.namespace = namespace
+
+    def served(self) -> list[Engine]:
+        """The engines whose kind this cluster serves."""
+        found = [load(name) for name in ENGINES]
+        return [engine for engine in found if self.api.discovery.find(engine.kind, engine.group)]
+
+    def path(self, engine: Engine, name: str = "") -> str:
+        """Where the objects of a kind are."""
+        resource = self.api.discovery.find(engine.kind, engine.group)
+        if resource is None:
+            raise NotFoundError(f"this cluster serves no {engine.kind}", why=f"{engine.operator} is not installed")
+        return resource.path(self.namespace, name)
+
+    def named(self, name: str, kinds: Sequence[Engine]) -> list[Found]:
+        """The objects of this name, of all these kinds, without their pods."""
+        answers = self._together([self._getter(engine, name) for engine in kinds])
+        found = [Found(engine, thing) for engine, thing in zip(kinds, answers, strict=True) if isinstance(thing, Thing)]
+        if not found:
+            _raise_other(answers)
+        return found
+
+    def _getter(self, engine: Engine, name: str) -> Callable[[], Thing]:
+        return lambda: self.api.get(self.path(engine, name), engine.thing)
+
+    def whole(self, engine: Engine, name: str) -> Found:
+        """One job with its pods, read side by side."""
+        thing, pods = self._together([self._getter(engine, name), lambda: self.pods(engine, name)])
+        for answer in (thing, pods):
+            if isinstance(answer, ArenaError):
+                raise answer
+        return Found(engine, thing, tuple(pods))
+
+    def pods(self, engine: Engine, name: str) -> list[Pod]:
+        """The pods of one job."""
+        return self.api.list(PODS.format(self.namespace), Pod, labels=f"{engine.pod_label}={name}").items
+
+    def all(self, kinds: Sequence[Engine]) -> tuple[list[Found], list[tuple[Engine | None, ArenaError]]]:
+        """Every job of these kinds with its pods, and what could not be read (None: the pods)."""
+        calls: list[Callable[[], Any]] = [self._lister(engine) for engine in kinds]
+        *lists, pods = self._together([*calls, lambda: self.api.list(PODS.format(self.namespace), Pod).items])
+        failed: list[tuple[Engine | None, ArenaError]] = []
+        if isinstance(pods, ArenaError):
+            failed.append((None, pods))
+            pods = []
+        by_job = _by_job(pods, kinds)
+        found = []
+        for engine, answer in zip(kinds, lists, strict=True):
+            if isinstance(answer, ArenaError):
+                failed.append((engine, answer))
+                continue
+            found += [Found(engine, one, tuple(by_job[engine.name, one.metadata.name])) for one in answer]
+        return [one for one in found if not _belongs(one.thing)], failed
+
+    def _lister(self, engine: Engine) -> Callable[[], Any]:
+        return lambda: self.api.list(self.path(engine), engine.thing).items
+
+    def _together(self, calls: Sequence[Callable[[], Any]]) -> list[Any]:
+        from arena.kube.api import together
+
+        return together(calls)
+
+
+def _belongs(thing: Thing) -> bool:
+    """Whether another job made this one: the Job of a JobSet, the launcher of an MPIJob."""
+    kinds = {load(name).kind for name in ENGINES} | {"JobSet", "CronJob"}
+    return any(owner.kind in kinds - {"CronJob"} for owner in thing.metadata.owner_references)
+
+
+def _raise_other(answers: Sequence[object]) -> None:
+    for answer in answers:
+        if isinstance(answer, ArenaError) and not isinstance(answer, NotFoundError):
+            raise answer
+
+
+def _by_job(pods: Sequence[Pod], kinds: Sequence[Engine]) -> dict[tuple[str, str], list[Pod]]:
+    found: dict[tuple[str, str], list[Pod]] = defaultdict(list)
+    for pod in pods:
+        for engine in kinds:
+            if name := pod.metadata.labels.get(engine.pod_label):
+                found[engine.name, name].append(pod)
+    return found
+
+
+def seen(found: Found, *, deleted: datetime | None = None) -> Seen:
+    """The job as people see it."""
+    thing, engine = found.thing, found.engine
+    observed = engine.read(thing, found.pods)
+    if deleted:
+        observed = _deleted(observed, deleted)
+    words = annotated(thing)
+    state = status.decide(observed)
+    return Seen(
+        name=thing.metadata.name,
+        run_id=thing.metadata.labels.get(RUN_LABEL) or thing.metadata.uid,
+        uid=thing.metadata.uid,
+        status=state,
+        observed=observed,
+        backend="kubernetes",
+        namespace=thing.metadata.namespace,
+        trainer=engine.name,
+        engine=engine.name,
+        job=job_of(thing, words),
+        user=str(words.get("user") or thing.metadata.annotations.get("arena.kubeflow.org/username") or ""),
+        duration=_duration(observed),
+        managed_by=manager(thing),
+        typed=tuple(words.get("typed") or ()),
+        parent=str(words.get("parent") or ""),
+        deleted=deleted,
+    )
+
+
+def manager(thing: Thing) -> str:
+    """Who made the object: arena, arena-go, or what its label says."""
+    labels = thing.metadata.labels
+    return labels.get(MANAGED_BY) or ("arena-go" if labels.get("createdBy") and labels.get("release") else "")
+
+
+def annotated(thing: Thing) -> dict[str, Any]:
+    """What our annotation says; nothing where it is not ours or damaged."""
+    try:
+        found = json.loads(thing.metadata.annotations.get(RUN_ANNOTATION) or "{}")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def job_of(thing: Thing, words: Mapping[str, Any]) -> Job | None:
+    """The job that was submitted, its environment as the object has it; None for jobs of others."""
+    from arena import declared
+
+    if not isinstance(words.get("job"), dict):
+        return None
+    try:
+        kind = jobs.load(str(words.get("type") or "job"))
+        job, _ = declared.examine(kind, {key: value for key, value in words["job"].items() if key != "type"})
+    except ArenaError:
+        return None
+    return structs.replace(job, env=_environment(thing, words.get("env") or ())) if job else None
+
+
+def _environment(thing: Thing, names: Sequence[str]) -> Env:
+    container = next(_containers(thing), None)
+    there = {one.name: one for one in container.env} if container else {}
+    return {name: _value(there[name]) for name in names if name in there}
+
+
+def _value(variable: Any) -> str:
+    return MASK if variable.value_from else variable.value.replace("$$", "$")
+
+
+def _containers(node: Any) -> Any:
+    """The main containers of an object's templates."""
+    if isinstance(node, Template):
+        yield from (one for one in node.spec.containers if isinstance(one, Container))
+    elif isinstance(node, Struct):
+        for name in node.__struct_fields__:
+            yield from _containers(getattr(node, name))
+    elif isinstance(node, Mapping):
+        for value in node.values():
+            yield from _containers(value)
+    elif isinstance(node, list | tuple):
+        for value in node:
+            yield from _containers(value)
+
+
+def left(seen: Seen, at: datetime) -> Seen:
+    """A job that was seen, as it is once it has been deleted."""
+    observed = _deleted(seen.observed, at)
+    return structs.replace(seen, observed=observed, status=status.decide(observed), deleted=at)
+
+
+def _deleted(observed: Observed, at: datetime) -> Observed:
+    """A job that left while it was watched: cancelled, unless it had ended before."""
+    if status.decide(observed).state.final:
+        return observed
+    return structs.replace(observed, word="Deleted", reason="Deleted", finished=at)
+
+
+def _duration(observed: Observed) -> float:
+    begin = observed.started or observed.created
+    return max(0.0, ((observed.finished or datetime.now(UTC)) - begin).total_seconds())
+
+
+def is_stopped(thing: Thing) -> bool:
+    """Whether `stop` ended it."""
+    return STOPPED_ANNOTATION in thing.metadata.annotations

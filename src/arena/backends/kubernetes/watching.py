@@ -1,0 +1,133 @@
+"""A job as it changes: its object and its pods watched side by side, joined here."""
+
+from __future__ import annotations
+
+import threading
+import time
+from datetime import UTC, datetime
+from typing import Any
+
+from msgspec import structs
+
+from arena.backends.base import Ref
+from arena.backends.kubernetes import reading
+from arena.backends.kubernetes.reading import PODS, Found, Reader
+from arena.engines.objects import Pod
+from arena.errors import ArenaError
+from arena.status import Seen
+
+QUIET = 0.05  # seconds in which changes that come together are one
+
+
+class Watch:
+    """The job now; `wait` returns when it has changed. Two threads watch until the block is left."""
+
+    def __init__(self, reader: Reader, ref: Ref, found: Found) -> None:
+        self.reader = reader
+        self.ref = ref
+        self.engine = found.engine
+        self.thing: Any = found.thing
+        self.pods: dict[str, Pod] = {}
+        self.deleted: datetime | None = None
+        self.error: ArenaError | None = None
+        self.changed = threading.Condition()
+        self.number = 0
+        self.shown = 0
+        self.stop = threading.Event()
+        self.listed = threading.Event()
+
+    def __enter__(self) -> Watch:
+        for target in (self._watch_thing, self._watch_pods):
+            threading.Thread(target=self._guarded, args=(target,), daemon=True).start()
+        self.listed.wait(30)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.stop.set()
+
+    def seen(self) -> Seen:
+        """The job as the events have it."""
+        if self.error:
+            raise self.error
+        with self.changed:
+            self.shown = self.number
+            found = Found(self.engine, self.thing, tuple(self.pods.values()))
+        return reading.seen(found, deleted=self.deleted)
+
+    def found(self) -> Found:
+        """The object and pods as the events have them."""
+        with self.changed:
+            return Found(self.engine, self.thing, tuple(self.pods.values()))
+
+    def wait(self, until: float | None) -> None:
+        """Return when something has changed since `seen`, or at that time (monotonic)."""
+        with self.changed:
+            while self.number == self.shown and not self.error:
+                left = None if until is None else until - time.monotonic()
+                if left is not None and left <= 0:
+                    return
+                self.changed.wait(min(left, 60.0) if left is not None else 60.0)
+        time.sleep(QUIET)
+
+    def _guarded(self, target: Any) -> None:
+        try:
+            target()
+        except ArenaError as error:
+            with self.changed:
+                self.error = error
+                self.changed.notify_all()
+            self.listed.set()
+
+    def _watch_thing(self) -> None:
+        path, fields = self.reader.path(self.engine), f"metadata.name={self.ref.name}"
+        version = self.thing.metadata.resource_version
+        for event in self.reader.api.watch(path, self.engine.thing, version=version, fields=fields, stop=self.stop):
+            if event.type == "RELISTED":
+                mine = [one for one in event.object if one.metadata.uid == self.thing.metadata.uid]
+                self._change(mine[0] if mine else None)
+            elif event.object.metadata.uid == self.thing.metadata.uid:
+                self._change(None if event.type == "DELETED" else event.object)
+
+    def _change(self, thing: Any) -> None:
+        with self.changed:
+            if thing is None:
+                self.deleted = datetime.now(UTC)
+            else:
+                self.thing = thing
+            self._tell()
+
+    def _watch_pods(self) -> None:
+        path, labels = PODS.format(self.reader.namespace), f"{self.engine.pod_label}={self.ref.name}"
+        listed = self.reader.api.list(path, Pod, labels=labels)
+        self._set(listed.items)
+        self.listed.set()
+        for event in self.reader.api.watch(path, Pod, version=listed.version, labels=labels, stop=self.stop):
+            if event.type == "RELISTED":
+                self._set(event.object)
+            else:
+                self._put(event.object, gone=event.type == "DELETED")
+
+    def _set(self, pods: list[Pod]) -> None:
+        """A whole list: pods that are not in it any more keep their last state."""
+        with self.changed:
+            there = {pod.metadata.uid for pod in pods}
+            self.pods = {
+                **{uid: _left(pod) for uid, pod in self.pods.items() if uid not in there},
+                **{pod.metadata.uid: pod for pod in pods},
+            }
+            self._tell()
+
+    def _put(self, pod: Pod, *, gone: bool) -> None:
+        with self.changed:
+            self.pods[pod.metadata.uid] = _left(pod) if gone else pod
+            self._tell()
+
+    def _tell(self) -> None:
+        self.number += 1
+        self.changed.notify_all()
+
+
+def _left(pod: Pod) -> Pod:
+    """A pod that was deleted, as it was last; it is marked so."""
+    metadata = structs.replace(pod.metadata, deletion_timestamp=pod.metadata.deletion_timestamp or datetime.now(UTC))
+    return structs.replace(pod, metadata=metadata)

@@ -1,0 +1,232 @@
+"""The parts of a pod template that all kinds share, and a replica read back from its pod."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from arena.engines.base import MANAGED_BY, NAME_LABEL, RUN_LABEL, Manifest, Work
+from arena.engines.objects import ContainerStatus, Pod, PodSpec, Terminated
+from arena.job import Env, Role
+from arena.quantity import parse_bytes
+from arena.status import Replica, State
+
+GPU = "nvidia.com/gpu"
+INDEX_VARIABLE = "ARENA_INDEX"
+INDEX_ANNOTATION = "batch.kubernetes.io/job-completion-index"
+UNPACK = (
+    'set -e; cd "$1"; f=/arena/in/"$2"; '
+    'if command -v sha256sum >/dev/null 2>&1; then s=$(sha256sum "$f"); s=${s%% *}; '
+    'else s=$(python3 -c \'import hashlib,sys;print(hashlib.sha256(open(sys.argv[1],"rb").read()).hexdigest())\' "$f"); fi; '
+    '[ "$s" = "$3" ] || { echo "arena: the code is not what was sent: $s" >&2; exit 1; }; '
+    'if command -v tar >/dev/null 2>&1; then tar -xzf "$f"; '
+    'else python3 -c \'import sys,tarfile;tarfile.open(sys.argv[1]).extractall(".")\' "$f"; fi'
+)
+
+
+def template(work: Work, role: Role, container: str, *, env: Sequence[Manifest] = ()) -> Manifest:
+    """The pod template of one role: what every kind puts into its own object."""
+    main = _main(work, role, container, env)
+    spec: Manifest = {"restartPolicy": "Never", "containers": [main]}
+    if work.job.selector:
+        spec["nodeSelector"] = dict(work.job.selector)
+    if work.code:
+        _add_code(spec, work, main)
+    return {"metadata": {"labels": pod_labels(work), "annotations": {}}, "spec": spec}
+
+
+def pod_labels(work: Work) -> Env:
+    """The labels of every pod."""
+    return {**work.labels, MANAGED_BY: "arena", NAME_LABEL: work.name, RUN_LABEL: work.run_id}
+
+
+def metadata(work: Work, name: str = "") -> Manifest:
+    """The metadata of the job object, or of a helper of another name."""
+    found: Manifest = {"name": name or work.name, "namespace": work.namespace, "labels": pod_labels(work)}
+    if not name and work.annotations:
+        found["annotations"] = dict(work.annotations)
+    return found
+
+
+def escaped(text: str) -> str:
+    """A user's text as Kubernetes must be told it, so that it arrives unchanged: `$(X)` and `$$` mean something there.
+
+    >>> escaped("$(HOME) costs 5$$")
+    '$$(HOME) costs 5$$$'
+    """
+    return re.sub(r"\$(?=[$(])", "$$$$", text)
+
+
+def variables(work: Work, env: Mapping[str, str]) -> list[Manifest]:
+    """A user's environment as a container's, secret values by reference."""
+    hidden = set(work.secret_env)
+    return [
+        {"name": name, "valueFrom": {"secretKeyRef": {"name": work.secret, "key": name}}}
+        if name in hidden
+        else {"name": name, "value": escaped(value)}
+        for name, value in env.items()
+    ]
+
+
+def _main(work: Work, role: Role, container: str, env: Sequence[Manifest]) -> Manifest:
+    own = [
+        {"name": "PYTHONUNBUFFERED", "value": "1"},
+        {"name": "ARENA_JOB_NAME", "value": work.name},
+        {"name": "ARENA_RUN_ID", "value": work.run_id},
+    ]
+    found: Manifest = {
+        "name": container,
+        "image": role.image or work.image,
+        "command": [escaped(word) for word in role.argv],
+        "env": [*own, *env, *variables(work, role.env)],
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+    }
+    if folder := working_dir(work):
+        found["workingDir"] = folder
+    if resources := _resources(role):
+        found["resources"] = {"requests": resources, "limits": resources}
+    return found
+
+
+def working_dir(work: Work) -> str:
+    """Where the program starts: in the code that travelled, or where the user said."""
+    if not work.code:
+        return work.working_dir
+    return f"{work.code.folder}/{work.working_dir}".rstrip("/.")
+
+
+def _resources(role: Role) -> Env:
+    found = {"cpu": role.cpu, "memory": role.memory, GPU: str(role.gpus or "")}
+    return {name: amount for name, amount in found.items() if amount}
+
+
+def _add_code(spec: Manifest, work: Work, main: Manifest) -> None:
+    """The init container that lays the code into a folder of the pod's own, and its two volumes."""
+    assert work.code
+    words = [work.code.folder, work.code.key, work.code.sha256]
+    mount = {"name": "arena-code", "mountPath": work.code.folder}
+    init = {
+        "name": "arena-code",
+        "image": main["image"],
+        "command": ["sh", "-c", escaped(UNPACK), "sh", *words],
+        "volumeMounts": [mount, {"name": "arena-code-in", "mountPath": "/arena/in", "readOnly": True}],
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+    }
+    spec["initContainers"] = [init]
+    spec["volumes"] = [
+        {"name": "arena-code", "emptyDir": {}},
+        {"name": "arena-code-in", "configMap": {"name": work.code.config_map}},
+    ]
+    main.setdefault("volumeMounts", []).append(mount)
+
+
+# --- reading -------------------------------------------------------------------------------------------------
+
+
+def replicas(pod: Pod, role: str, index: int, rank: int | None, container: str) -> list[Replica]:
+    """A pod's replica as it is now, last, and before it the ends of its earlier starts that are still known."""
+    status = _status_of(pod, container)
+    attempt = (status.restart_count if status else 0) + 1
+    now = _now(pod, status, role, index, rank, attempt)
+    before = status.last_state.terminated if status else None
+    if before is None or attempt == 1:
+        return [now]
+    return [_ended(now, before, attempt - 1), now]
+
+
+def gpus_of(spec: PodSpec) -> int:
+    """How many GPUs a pod asks for."""
+    return sum(_gpus(c.resources.limits or c.resources.requests) for c in spec.containers)
+
+
+def _gpus(amounts: Mapping[str, str | int]) -> int:
+    return sum(int(amount) for name, amount in amounts.items() if name == GPU or name.startswith("nvidia.com/mig-"))
+
+
+def _status_of(pod: Pod, container: str) -> ContainerStatus | None:
+    found = pod.status.container_statuses
+    return next((status for status in found if status.name == container), found[0] if found else None)
+
+
+def _now(pod: Pod, status: ContainerStatus | None, role: str, index: int, rank: int | None, attempt: int) -> Replica:
+    memory = next((c.resources.limits.get("memory") for c in pod.spec.containers[:1]), None)
+    base = Replica(
+        role=role,
+        index=index,
+        rank=rank,
+        attempt=attempt,
+        pod=pod.metadata.name,
+        node=pod.spec.node_name,
+        gpus=gpus_of(pod.spec),
+        memory_limit=parse_bytes(str(memory)) if memory else None,
+        restarts=attempt - 1,
+    )
+    if status and status.state.terminated:
+        return _ended(base, status.state.terminated, attempt)
+    if pod.status.phase == "Failed":  # evicted, or its node is gone: no container has an end
+        return _without_end(base, pod)
+    if status and status.state.running and not pod.metadata.deletion_timestamp:
+        return _changed(base, state=State.RUNNING, started=status.state.running.started_at)
+    if status and status.state.running:
+        return _changed(base, state=State.RUNNING, reason="Terminating", started=status.state.running.started_at)
+    reason, message = waiting(pod, status)
+    return _changed(base, reason=reason, message=message)
+
+
+def _without_end(base: Replica, pod: Pod) -> Replica:
+    ended = next((c.last_transition_time for c in pod.status.conditions if c.type == "Ready"), None)
+    reason = pod.status.reason or "Failed"
+    return _changed(base, state=State.FAILED, reason=reason, message=pod.status.message, ended=ended, lost=True)
+
+
+def _ended(base: Replica, end: Terminated, attempt: int) -> Replica:
+    code, reason = _code(end)
+    started = end.started_at if end.started_at and end.started_at.year > 1970 else None
+    return _changed(
+        base,
+        attempt=attempt,
+        state=State.SUCCEEDED if code == 0 else State.FAILED,
+        exit_code=code,
+        reason=reason,
+        message=end.message.rstrip("\n"),
+        started=started or end.finished_at,
+        ended=end.finished_at,
+        oom_kills=1 if end.reason == "OOMKilled" else 0,
+    )
+
+
+def _code(end: Terminated) -> tuple[int, str]:
+    """The exit code as a shell would give it: a container that could not start has 128, only its message tells why."""
+    if end.reason not in ("StartError", "ContainerCannotRun"):
+        return end.exit_code, "" if end.reason in ("Completed", "Error") and end.exit_code == 0 else end.reason
+    missing = re.search(r"no such file or directory|not found", end.message)
+    return (127 if missing else 126), end.reason
+
+
+def waiting(pod: Pod, status: ContainerStatus | None) -> tuple[str, str]:
+    """Why a pod has not started: reason and message of the scheduler, an init container, or its own container."""
+    for condition in pod.status.conditions:
+        if condition.type == "PodScheduled" and condition.status == "False":
+            return condition.reason, condition.message
+    for init in pod.status.init_container_statuses:
+        if init.state.terminated and init.state.terminated.exit_code:
+            end = init.state.terminated
+            return "InitContainerFailed", f"{init.name} ended with code {end.exit_code}: {end.message}".rstrip(": \n")
+        if init.state.waiting and init.state.waiting.reason != "PodInitializing":
+            return init.state.waiting.reason, init.state.waiting.message
+    if status and status.state.waiting:
+        return status.state.waiting.reason, status.state.waiting.message
+    return "", ""
+
+
+def _changed(replica: Replica, **values: Any) -> Replica:
+    from msgspec.structs import replace
+
+    return replace(replica, **values)
+
+
+def latest(times: Sequence[datetime | None]) -> datetime | None:
+    """The last of the times that are known."""
+    return max((time for time in times if time), default=None)
