@@ -46,6 +46,8 @@ class Choice:
 # Nothing is left out of a day made for a machine without a cluster.
 WHOLE: tuple[Rule, ...] = ()
 
+ONE_FOLDER = Rule(r"(?<!\w)/tmp/", "the one folder that may be written is the test's own", instead="$TMPDIR/")
+
 # Days written for a cluster, on the local backend.
 LOCAL: tuple[Rule, ...] = (
     Rule(
@@ -58,7 +60,7 @@ LOCAL: tuple[Rule, ...] = (
         "names a namespace; the rest of the expression binds",
         instead="",
     ),
-    Rule(r"(?<!\w)/tmp/", "the one folder that may be written is the test's own", instead="$TMPDIR/"),
+    ONE_FOLDER,
     Rule(r"^admin\$", "needs the cluster's administrator"),
     Rule(r"\bkubectl\b", "names kubectl"),
     Rule(r"\bteam-a\b", "names a namespace"),
@@ -68,6 +70,22 @@ LOCAL: tuple[Rule, ...] = (
     Rule(r"\barena delete k$", "needs an object made with kubectl"),
     Rule(r"\barena\.tensorboard\b", "names TensorBoard"),
     Rule(r"\barena\.run\((train|uses_handle)\b", "runs a Python function"),
+)
+
+# Days written for a cluster, on a test bed.
+CLUSTER_RULES: tuple[Rule, ...] = (
+    ONE_FOLDER,
+    Rule(r"(?<=--since )1h\b", "nothing is three hours old on a cluster that was made just now", instead="45s"),
+    Rule(r"\barena delete both$", "needs a service beside a job of the same name; there is no `serve` yet"),
+    Rule(r"\barena serve\b", "there is no `serve` yet"),
+    Rule(r"\barena submit volcano\b", "there is no `submit volcano` yet"),
+    Rule(r"^(?=\$ python3 -c 'from arenasdk)\$ ", "arenasdk lies in a folder of its own", "$ PYTHONPATH=$ARENASDK "),
+)
+
+# One where `run` makes a PyTorchJob: rank 0 is its Master, and workers are counted from rank 1.
+PYTORCHJOB: tuple[Rule, ...] = (
+    Rule(r"\bworker-37\b", "rank 37 is the 37th worker of a PyTorchJob", instead="worker-36"),
+    Rule(r"\^worker-\\d\+", "rank 0 is the Master of a PyTorchJob", instead=r"^(master-0|worker-36)"),
 )
 
 

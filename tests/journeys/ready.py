@@ -1,67 +1,13 @@
 """The days that can be played now: set-up, table of what is left out, and how long each may take."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
-from journeys.left_out import LOCAL, WHOLE, Rule
+from journeys import on_cluster, on_local
+from journeys.left_out import CLUSTER_RULES, LOCAL, PYTORCHJOB, WHOLE, Rule
 from journeys.runner import Hook, Script
-from journeys.stage import HERE, Stage, age, bare_container
-
-HOUR = 3600
-
-
-def as_it_is(place: Stage) -> None:
-    """The shared set-up and nothing more."""
-
-
-def on_local(place: Stage) -> None:
-    """A machine whose default backend is set to `local`."""
-    place.me.env["ARENA_BACKEND"] = "local"
-
-
-def ci_container(place: Stage) -> None:
-    """A container of a pipeline; `$E` is its whole environment."""
-    bare_container(place)
-    env = place.me.env
-    env["E"] = f"env -i PATH={env['PATH']} TMPDIR={env['TMPDIR']} CI=true ARENA_BACKEND=local"
-
-
-def unreadable_run(place: Stage) -> None:
-    """One run among the others that its own user may not read."""
-    state = Path(place.me.env["TMPDIR"], f"arena-{place.me.uid}")
-    odd = state / "runs" / "odd-0000"
-    odd.mkdir(parents=True)
-    odd.chmod(0o000)
-
-
-def last_week(place: Stage) -> None:
-    """Three deleted runs of `mnist`, the newest with a secret and code that is nowhere else, and an artefact."""
-    on_local(place)
-    place.must("! arena run --name mnist -- sh -c 'exit 1'; arena delete mnist; sleep 1")
-    place.must("arena run --name mnist train.py --epochs 1 && arena delete mnist; sleep 1")
-    train = place.project / "train.py"
-    train.write_text("import helper\n" + train.read_text())
-    helper = place.project / "helper.py"
-    helper.write_text('print("helper v1")\n')
-    place.must("arena run --name mnist --env WANDB_API_KEY=secret1 --workers 2 train.py --epochs 1")
-    place.must("arena delete mnist")
-    helper.write_text('print("helper v2")\n')
-    place.must("arena submit -f job.yaml --name artefact && arena wait artefact --record out/")
-
-
-def full_list(place: Stage) -> None:
-    """Jobs of two people in all states, some of them old."""
-    on_local(place)
-    state = place.project.parent / ".local" / "state" / "arena"
-    place.must("arena run --detach --name p --selector zone=none train.py")
-    place.must("arena run --detach --name r -- sleep 3000")
-    place.must("! arena run --name f -- sh -c 'exit 3'")
-    place.must("arena run --name s -- true")
-    place.must("! ARENA_USER=bob arena run --name bf -- sh -c 'exit 3'")
-    place.must("ARENA_USER=bob arena run --detach --name br -- sleep 3000")
-    for name, seconds in (("f", 3 * HOUR), ("s", HOUR / 6), ("bf", 3 * HOUR)):
-        age(state, name, seconds)
+from journeys.stage import HERE
+from journeys.team import Team
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +16,7 @@ class Day:
 
     number: int
     rules: tuple[Rule, ...] = LOCAL
-    set_up: Hook = on_local
+    set_up: Hook = on_local.on_local
     before: Mapping[str, Hook] = field(default_factory=dict)
     limit: int = 240
 
@@ -84,16 +30,56 @@ class Day:
         return Script(self.name, read_day(self.number), self.rules, self.before)
 
 
+@dataclass(frozen=True, slots=True)
+class ClusterDay:
+    """A day as it can be played on a test bed: that of the fixture `node`, or one of its own with these operators.
+
+    A day that is not `ready` is played only when it is asked for.
+    """
+
+    number: int
+    set_up: Callable[[Team], None] = on_cluster.alice
+    rules: tuple[Rule, ...] = CLUSTER_RULES
+    variant: str = "cluster"
+    operators: tuple[str, ...] | None = None
+    limit: int = 300
+    ready: bool = False
+
+    @property
+    def name(self) -> str:
+        """As its file is called, and where it is played."""
+        return f"day{self.number:02}[{self.variant}]"
+
+    def script(self) -> Script:
+        """What to carry out."""
+        return Script(self.name, read_day(self.number), self.rules)
+
+
 def read_day(number: int) -> str:
     """The text of any of the twelve days."""
     return (HERE / "days" / f"day{number:02}.md").read_text()
 
 
 DAYS = (
-    Day(1, WHOLE, as_it_is),
+    Day(1, WHOLE, on_local.as_it_is),
     Day(5, limit=600),  # 64 processes start and end on a few cores
-    Day(6, set_up=ci_container, before={"$E arena list -o json --strict": unreadable_run}, limit=600),  # waits 150 s
-    Day(7, set_up=last_week),
-    Day(9, set_up=full_list),
+    Day(
+        6,
+        set_up=on_local.ci_container,
+        before={"$E arena list -o json --strict": on_local.unreadable_run},
+        limit=600,  # waits 150 s
+    ),
+    Day(7, set_up=on_local.last_week),
+    Day(9, set_up=on_local.full_list),
     Day(12),
+)
+
+CLUSTER = (
+    ClusterDay(2, on_cluster.first_use, operators=()),  # its text: no training operator is installed
+    ClusterDay(5, on_cluster.many_pods, limit=900),  # 64 pods start and end on a few cores
+    ClusterDay(5, on_cluster.many_pods_of_an_operator, PYTORCHJOB, "cluster,pytorchjob", limit=900),
+    ClusterDay(6, on_cluster.pipeline, limit=600),  # waits 150 s
+    ClusterDay(7, on_cluster.last_week),
+    ClusterDay(8, on_cluster.moving),
+    ClusterDay(9, on_cluster.full_list),
 )

@@ -39,9 +39,9 @@ class Stage:
         """Who types a step."""
         return self.others[name] if name else self.me
 
-    def must(self, command: str, limit: float = 120) -> str:
+    def must(self, command: str, limit: float = 120, who: str = "") -> str:
         """Stdout of a command of the set-up, which has to end with 0."""
-        seen = self.me.run(command, limit)
+        seen = self.person(who).run(command, limit)
         if seen.code != 0:
             raise StageError(f"set-up: {command}\n  exit {seen.code}\n{seen.out[-2000:]}{seen.err[-2000:]}")
         return seen.out
