@@ -9,16 +9,20 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Generic, Literal, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, BinaryIO, Generic, Literal, Self, TypeVar, overload
 
 import msgspec
 from msgspec import Struct, field
 
 from arena.errors import ArenaError, BackendError
 from arena.kube.config import Access
+from arena.kube.discovery import Discovery
 from arena.kube.errors import ExpiredError
 from arena.kube.streams import Event, Stops, cut_into_lines, watched
 from arena.kube.wire import JSON, Wire
+
+if TYPE_CHECKING:
+    from arena.kube.channels import Forward
 
 T = TypeVar("T")
 Object = dict[str, Any]
@@ -86,7 +90,7 @@ class Table(Struct, frozen=True):
     rows: list[list[Any]]
 
 
-class _Partial(Struct):
+class _Partial(Struct, frozen=True):
     metadata: Meta = Meta()
 
 
@@ -122,7 +126,7 @@ class Api:
         self.wire = Wire(access, agent)
         self.stops = Stops()
         self.agent = agent
-        self._cache = cache
+        self.discovery = Discovery(self, cache)
 
     @property
     def namespace(self) -> str:
@@ -197,6 +201,28 @@ class Api:
         with self.wire.open(path, query, read=None) as response, self.stops.guard(response, stop):
             yield from cut_into_lines(response, self.access, stop)
 
+    def exec(
+        self,
+        path: str,
+        words: Sequence[str],
+        *,
+        container: str = "",
+        stdin: BinaryIO | None = None,
+        stdout: BinaryIO,
+        stderr: BinaryIO,
+        tty: bool = False,
+    ) -> int:
+        """The exit code of a program run in a container (`path` ends in /exec); 127, 126 where it could not start."""
+        from arena.kube.channels import execute
+
+        return execute(self, path, words, container=container, stdin=stdin, stdout=stdout, stderr=stderr, tty=tty)
+
+    def forward(self, path: str, port: int, local: int = 0) -> Forward:
+        """A port of this machine that leads to a pod's (`path` ends in /portforward), until it is closed."""
+        from arena.kube.channels import Forward
+
+        return Forward(self, path, port, local)
+
     def close(self) -> None:
         """End all streams and connections."""
         self.stops.all()
@@ -239,7 +265,7 @@ class Api:
 
 
 def decode(content: bytes, kind: Any) -> Any:
-    """The answer as a `kind`. Without the collector: nothing of it is garbage, and the collector would look at it all."""
+    """The answer as a `kind`, read without the collector: nothing of it is garbage, and it would look at it all."""
     with _no_collector():
         try:
             return msgspec.json.decode(content, type=kind)

@@ -41,7 +41,7 @@ class ExecPlugin(Struct, frozen=True, kw_only=True):
 
 
 class Access(Struct, frozen=True, kw_only=True):
-    """How to reach one server as one user; `ca`, `cert` and `key` are a path (str) or what stands in such a file (bytes)."""
+    """How to reach one server as one user; `ca`, `cert` and `key` are a path (str) or what is in a file (bytes)."""
 
     server: str
     context: str = ""

@@ -13,13 +13,15 @@ import socket
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
+from msgspec import Struct
+
 from arena.errors import BackendError
-from arena.kube.auth import Credentials, Login
+from arena.kube.auth import Credentials, Headers, Login
 from arena.kube.config import Access
 from arena.kube.errors import LOCAL, Answer, UnknownOutcomeError, read_answer, refusal, silent
 
@@ -36,6 +38,8 @@ TRIES = 10
 AGAIN = 4.0  # a connection that failed is tried again until then
 JSON = "application/json"
 
+Query = Mapping[str, str] | Sequence[tuple[str, str]]
+
 
 class Wire:
     """One server as one user; threads may share it."""
@@ -51,19 +55,26 @@ class Wire:
         self,
         method: str,
         path: str,
-        query: Mapping[str, str] | None = None,
+        query: Query | None = None,
         *,
         body: bytes | None = None,
         accept: str = JSON,
         content: str = JSON,
     ) -> httpx2.Response:
         """A whole answer; what the server refuses is raised."""
-        return self._ask(_Asked(method, _target(path, query), body, accept, content))
+        return self._ask(_Asked(method, _target(path, query), body=body, accept=accept, content=content))
 
     @contextlib.contextmanager
-    def open(self, path: str, query: Mapping[str, str] | None = None, *, read: float | None) -> Iterator[Any]:
-        """An answer that is read while it comes; silent for longer than `read` seconds it is cut."""
-        asked = _Asked("GET", _target(path, query), None, JSON, JSON, streamed=True, read=read)
+    def open(
+        self, path: str, query: Query | None = None, *, read: float | None, headers: Headers | None = None
+    ) -> Iterator[httpx2.Response]:
+        """An answer that is read while it comes; silent for longer than `read` seconds it is cut.
+
+        With headers it is a websocket: what it starts is not started twice.
+        """
+        asked = _Asked(
+            "GET", _target(path, query), accept="*/*", streamed=True, read=read, headers=tuple(headers or ())
+        )
         response = self._ask(asked)
         try:
             yield response
@@ -87,7 +98,7 @@ class Wire:
     def _ask(self, asked: _Asked) -> httpx2.Response:
         import httpx2
 
-        tries = _Tries(self.access, asked.method)
+        tries = _Tries(self.access, repeatable=asked.method == "GET" and not asked.headers)
         while True:
             login = self.credentials.login()
             try:
@@ -106,7 +117,7 @@ class Wire:
         import httpx2
 
         client = self.client(login)
-        headers = [("Accept", asked.accept), ("User-Agent", self.agent), *login.headers]
+        headers = [("Accept", asked.accept), ("User-Agent", self.agent), *asked.headers, *login.headers]
         headers += [("Content-Type", asked.content)] if asked.body is not None else []
         timeout = httpx2.Timeout(asked.patience, connect=CONNECT, pool=None)
         url = self.access.server + asked.target
@@ -120,35 +131,32 @@ class Wire:
         return response
 
 
-class _Asked:
+class _Asked(Struct, frozen=True):
     """One request, as often as it is made."""
 
-    def __init__(
-        self,
-        method: str,
-        target: str,
-        body: bytes | None,
-        accept: str,
-        content: str,
-        *,
-        streamed: bool = False,
-        read: float | None = None,
-    ) -> None:
-        self.method = method
-        self.target = target
-        self.body = body
-        self.accept = accept
-        self.content = content
-        self.streamed = streamed
-        self.patience = read if streamed else READ if method == "GET" else WRITE
+    method: str
+    target: str
+    body: bytes | None = None
+    accept: str = JSON
+    content: str = JSON
+    headers: tuple[tuple[str, str], ...] = ()
+    streamed: bool = False
+    read: float | None = None
+
+    @property
+    def patience(self) -> float | None:
+        """How long the next piece of the answer may take."""
+        if self.streamed:
+            return self.read
+        return READ if self.method == "GET" else WRITE
 
 
 class _Tries:
     """Whether a request is made once more, and when."""
 
-    def __init__(self, access: Access, method: str) -> None:
+    def __init__(self, access: Access, *, repeatable: bool) -> None:
         self.access = access
-        self.method = method
+        self.repeatable = repeatable
         self.began = time.monotonic()
         self.count = 0
         self.done: set[str] = set()
@@ -167,7 +175,7 @@ class _Tries:
             if self.count >= 3 or time.monotonic() - self.began > AGAIN or "CERTIFICATE" in why:
                 raise silent(self.access, why) from error
             time.sleep(0.2 * self.count)
-        elif self.method != "GET":
+        elif not self.repeatable:
             raise UnknownOutcomeError(
                 f"the connection to {self.access.server} broke: whether the request was carried out is unknown",
                 why=why,
@@ -186,8 +194,9 @@ class _Tries:
         time.sleep(max(seconds, 0.1))
 
 
-def _target(path: str, query: Mapping[str, str] | None) -> str:
-    words = urlencode({name: value for name, value in (query or {}).items() if value != ""})
+def _target(path: str, query: Query | None) -> str:
+    pairs = query.items() if isinstance(query, Mapping) else query or ()
+    words = urlencode([(name, value) for name, value in pairs if value != ""])
     return path + ("&" if "?" in path else "?") + words if words else path
 
 
