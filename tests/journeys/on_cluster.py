@@ -55,6 +55,7 @@ def pipeline(team: Team) -> None:
     bare_container(team.place)
     me = team.place.me
     path = team.move_in(me, SERVICE_ACCOUNT.name, me.scratch / "ci.kubeconfig")
+    me.env["KUBECACHEDIR"] = str(me.scratch / "kubectl")  # without a home it would be a folder of the project
     me.env["E0"] = f"env -i PATH={me.env['PATH']} TMPDIR={me.env['TMPDIR']} CI=true"
     me.env["E"] = f"{me.env['E0']} KUBECONFIG={path}"
     may_not_list_tfjobs(team)
@@ -99,15 +100,15 @@ def two_contexts(first: Object, other: Object) -> Object:
 def moving(team: Team) -> None:
     """alice with both programs, Arena (Go) as `old` with its charts, its SDK, and a git server."""
     alice(team)
-    env, home = team.place.me.env, Path(team.place.me.env["HOME"])
+    home = Path(team.place.me.env["HOME"])
     team.offer("old", program("arena"))
     team.offer("arena-kubectl", program("kubectl"))
     shutil.copytree(charts(), home / "charts", copy_function=shutil.copyfile)
     shutil.copy(HERE / "day08" / "legacy.sh", team.place.project)
     team.bed.kubectl("create", "-f", "-", given=json.dumps(UPSTREAM_RIGHTS))
     team.ending.callback(team.bed.kubectl, "delete", "-f", "-", given=json.dumps(UPSTREAM_RIGHTS))
-    env["ARENASDK"] = str(sdk_folder())
-    env["GIT_URL"] = git_server(team)
+    addresses = {"ARENASDK": str(sdk_folder()), "GIT_URL": git_server(team)}
+    team.place.me.env |= addresses
 
 
 # What Arena (Go) asks for when it makes a user: its submit looks at pods and services of all namespaces.
@@ -151,13 +152,13 @@ def git_server(team: Team) -> str:
     team.ending.callback(team.bed.kubectl, "delete", "--grace-period=1", "-f", "-", given=json.dumps(GIT_SERVER))
     url = f"http://{team.bed.place.address}:{GIT_PORT}/sample.git"
     sample = HERE / "day08" / "tf.py"
-    team.place.must(f"""
+    team.place.must(f"""(
         set -e
         until git ls-remote {url} >/dev/null 2>&1; do sleep 0.2; done
         cd "$(mktemp -d)" && git init -q && cp {sample} . && git add tf.py
         git -c user.name=alice -c user.email=alice@example.com commit -qm One
         git push -q {url} HEAD:main
-    """)
+    )""")
     return url
 
 
