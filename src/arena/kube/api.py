@@ -18,8 +18,8 @@ from arena.errors import ArenaError, BackendError
 from arena.kube.config import Access
 from arena.kube.discovery import Discovery
 from arena.kube.errors import ExpiredError
-from arena.kube.streams import Event, Stops, cut_into_lines, watched
-from arena.kube.wire import JSON, Wire
+from arena.kube.streams import Event, read_lines, watched
+from arena.kube.wire import JSON, READ, Wire
 
 if TYPE_CHECKING:
     from arena.kube.channels import Forward
@@ -124,7 +124,6 @@ class Api:
     def __init__(self, access: Access, *, agent: str = "arena", cache: Path | None = None) -> None:
         self.access = access
         self.wire = Wire(access, agent)
-        self.stops = Stops()
         self.agent = agent
         self.discovery = Discovery(self, cache)
 
@@ -198,8 +197,7 @@ class Api:
 
     def lines(self, path: str, *, stop: threading.Event | None = None, **query: str) -> Iterator[bytes]:
         """The lines of an answer while it comes, without their ends; a cut connection is a `CutError`."""
-        with self.wire.open(path, query, read=None) as response, self.stops.guard(response, stop):
-            yield from cut_into_lines(response, self.access, stop)
+        return read_lines(self, path, query, stop, None if query.get("follow") == "true" else READ)
 
     def exec(
         self,
@@ -225,7 +223,6 @@ class Api:
 
     def close(self) -> None:
         """End all streams and connections."""
-        self.stops.all()
         self.wire.close()
 
     def __enter__(self) -> Self:

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from urllib.parse import quote
@@ -18,7 +19,7 @@ from msgspec import Struct
 from arena.errors import BackendError, ForbiddenError
 from arena.kube.config import Access, ExecPlugin
 
-Headers = list[tuple[str, str]]
+Headers = Sequence[tuple[str, str]]
 
 VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 EARLY = timedelta(seconds=10)  # before its end a credential is made anew; a tenth of its life where that is shorter

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Self
 
 from arena.errors import ArenaError, BackendError, UnsupportedError
 from arena.kube.errors import CutError, read_answer, refusal
+from arena.kube.stops import Stopped
+from arena.kube.wire import Open
 
 if TYPE_CHECKING:
     from arena.kube.api import Api
@@ -28,12 +30,12 @@ TICK = 0.2
 class Channels:
     """A websocket to the server; one thread reads, any thread writes."""
 
-    def __init__(self, response: Any, server: str) -> None:
+    def __init__(self, opened: Open) -> None:
         from wsproto.connection import Connection, ConnectionType
 
-        self.protocol = response.headers.get("Sec-WebSocket-Protocol", "")
-        self._server = server
-        self._stream = response.extensions["network_stream"]
+        self.protocol = opened.response.headers.get("Sec-WebSocket-Protocol", "")
+        self._opened = opened
+        self._stream = opened.response.extensions["network_stream"]
         self._lock = threading.Lock()
         self._socket = Connection(ConnectionType.CLIENT)
 
@@ -66,7 +68,7 @@ class Channels:
                 elif isinstance(event, Ping):
                     self._write(event.response())
                 elif isinstance(event, CloseConnection):
-                    with contextlib.suppress(CutError):
+                    with contextlib.suppress(CutError, Stopped):
                         self._write(event.response())
                     return
 
@@ -82,9 +84,9 @@ class Channels:
         try:
             data: bytes = self._stream.read(65536, timeout=None)
         except (httpcore2.NetworkError, httpcore2.TimeoutException, OSError, ValueError) as error:
-            raise CutError(f"the connection to {self._server} was cut", why=str(error)) from error
+            raise self._opened.broken(error) from error
         if not data:
-            raise CutError(f"the connection to {self._server} was cut")
+            raise self._opened.broken()
         return data
 
     def _write(self, event: Any) -> None:
@@ -95,7 +97,7 @@ class Channels:
             with self._lock:
                 self._stream.write(self._socket.send(event))
         except (httpcore2.NetworkError, httpcore2.TimeoutException, LocalProtocolError, OSError, ValueError) as error:
-            raise CutError(f"the connection to {self._server} was cut", why=str(error)) from error
+            raise self._opened.broken(error) from error
 
 
 @contextlib.contextmanager
@@ -108,12 +110,10 @@ def channels(api: Api, path: str, query: Sequence[tuple[str, str]], protocols: S
         ("Sec-WebSocket-Key", base64.b64encode(os.urandom(16)).decode()),
         ("Sec-WebSocket-Protocol", ", ".join(protocols)),
     ]
-    with api.wire.open(path, query, read=None, headers=headers) as response, api.stops.guard(response, None):
-        if response.status_code != 101:
-            raise UnsupportedError(
-                f"{api.access.server} does not speak websockets (it answered {response.status_code})"
-            )
-        yield Channels(response, api.access.server)
+    with api.wire.open(path, query, first=WRITE, read=None, headers=headers) as opened:
+        if opened.response.status_code != 101:
+            raise UnsupportedError(f"{api.access.server}, or a proxy before it, does not speak websockets")
+        yield Channels(opened)
 
 
 def execute(
@@ -154,7 +154,7 @@ def execute(
 def _feed(opened: Channels, stdin: BinaryIO | None, tty: bool, done: threading.Event) -> None:
     """Send what is typed, and the terminal's size when it changes, until the program has ended."""
     size: tuple[int, int] | None = None
-    with contextlib.suppress(CutError):
+    with contextlib.suppress(CutError, Stopped):
         while not done.is_set():
             if tty and size != (size := _size()) and size:
                 opened.send(RESIZE, json.dumps({"Width": size[0], "Height": size[1]}).encode())
@@ -215,9 +215,7 @@ class Forward:
     def close(self) -> None:
         """End it, and the connections through it."""
         for ours in (self._server, *self._open):
-            with contextlib.suppress(OSError):
-                ours.shutdown(socket.SHUT_RDWR)
-            ours.close()
+            _hang_up(ours)
 
     def __enter__(self) -> Self:
         return self
@@ -236,12 +234,15 @@ class Forward:
         """One connection: what comes here goes there, and back."""
         self._open.add(ours)
         try:
-            with ours, channels(self._api, self._path, [("ports", str(self._target))], (V4,)) as opened:
+            with channels(self._api, self._path, [("ports", str(self._target))], (V4,)) as opened:
                 threading.Thread(target=_send_all, args=(ours, opened), daemon=True).start()
                 self._receive(ours, opened)
-        except (ArenaError, OSError) as error:
-            self.error = error if isinstance(error, ArenaError) else self.error
+        except (Stopped, OSError):
+            return
+        except ArenaError as error:
+            self.error = error
         finally:
+            _hang_up(ours)
             self._open.discard(ours)
 
     def _receive(self, ours: socket.socket, opened: Channels) -> None:
@@ -257,8 +258,15 @@ class Forward:
                 )
 
 
+def _hang_up(ours: socket.socket) -> None:
+    """Close a socket also for the thread that reads from it."""
+    with contextlib.suppress(OSError):
+        ours.shutdown(socket.SHUT_RDWR)
+    ours.close()
+
+
 def _send_all(ours: socket.socket, opened: Channels) -> None:
-    with contextlib.suppress(CutError, OSError):
+    with contextlib.suppress(CutError, Stopped, OSError):
         while piece := ours.recv(PIECE):
             opened.send(0, piece)
         opened.close()

@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlencode
 
 from msgspec import Struct
@@ -23,7 +23,8 @@ from msgspec import Struct
 from arena.errors import BackendError
 from arena.kube.auth import Credentials, Headers, Login
 from arena.kube.config import Access
-from arena.kube.errors import LOCAL, Answer, UnknownOutcomeError, read_answer, refusal, silent
+from arena.kube.errors import LOCAL, Answer, CutError, UnknownOutcomeError, read_answer, refusal, silent
+from arena.kube.stops import Guard, Stopped, Stops
 
 if TYPE_CHECKING:
     import ssl
@@ -48,8 +49,9 @@ class Wire:
         self.access = access
         self.agent = agent
         self.credentials = Credentials(access)
+        self.stops = Stops()
         self._lock = threading.Lock()
-        self._clients: dict[tuple[str | bytes, str | bytes], httpx2.Client] = {}
+        self._clients: dict[_Kind, httpx2.Client] = {}
 
     def ask(
         self,
@@ -62,49 +64,51 @@ class Wire:
         content: str = JSON,
     ) -> httpx2.Response:
         """A whole answer; what the server refuses is raised."""
-        return self._ask(_Asked(method, _target(path, query), body=body, accept=accept, content=content))
+        patience = READ if method == "GET" else WRITE
+        return self._ask(_Asked(method, _target(path, query), body, accept, content, patience=patience))
 
     @contextlib.contextmanager
     def open(
-        self, path: str, query: Query | None = None, *, read: float | None, headers: Headers | None = None
-    ) -> Iterator[httpx2.Response]:
-        """An answer that is read while it comes; silent for longer than `read` seconds it is cut.
+        self,
+        path: str,
+        query: Query | None = None,
+        *,
+        first: float | None,
+        read: float | None,
+        stop: threading.Event | None = None,
+        headers: Headers = (),
+    ) -> Iterator[Open]:
+        """An answer that is read while it comes: its head within `first` seconds, each piece within `read`.
 
-        With headers it is a websocket: what it starts is not started twice.
+        With headers it is a websocket: what it starts is not started twice. `Stopped` is raised when `stop` is set.
         """
-        asked = _Asked(
-            "GET", _target(path, query), accept="*/*", streamed=True, read=read, headers=tuple(headers or ())
-        )
-        response = self._ask(asked)
-        try:
-            yield response
-        finally:
-            response.close()
-
-    def client(self, login: Login) -> httpx2.Client:
-        """The connections that this login may use: a certificate belongs to a connection."""
-        with self._lock:
-            found = self._clients.get((login.cert, login.key))
-            if found is None:
-                found = self._clients[login.cert, login.key] = _client(self.access, login)
-            return found
+        asked = _Asked("GET", _target(path, query), accept="*/*", patience=first, headers=tuple(headers))
+        with self.stops.guard(stop) as guard:
+            response = self._ask(asked, guard)
+            response.request.extensions["timeout"]["read"] = read
+            try:
+                yield Open(response, guard, self.access)
+            finally:
+                response.close()
 
     def close(self) -> None:
+        """End all streams and connections, for good."""
+        self.stops.all()
         with self._lock:
             clients, self._clients = list(self._clients.values()), {}
         for client in clients:
             client.close()
 
-    def _ask(self, asked: _Asked) -> httpx2.Response:
+    def _ask(self, asked: _Asked, guard: Guard | None = None) -> httpx2.Response:
         import httpx2
 
-        tries = _Tries(self.access, repeatable=asked.method == "GET" and not asked.headers)
+        tries = _Tries(self.access, guard, repeatable=asked.method == "GET" and not asked.headers)
         while True:
             login = self.credentials.login()
             try:
-                response = self._once(asked, login)
+                response = self._once(asked, login, guard)
             except httpx2.RequestError as error:
-                tries.broken(error, before=isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout))
+                tries.broken(error)
                 continue
             if response.status_code < 300:
                 return response
@@ -113,22 +117,72 @@ class Wire:
                 continue
             tries.put_off(answer, response.headers.get("Retry-After", ""))
 
-    def _once(self, asked: _Asked, login: Login) -> httpx2.Response:
+    def _once(self, asked: _Asked, login: Login, guard: Guard | None) -> httpx2.Response:
         import httpx2
 
-        client = self.client(login)
+        client = self._client(_Kind(login.cert, login.key, guard is not None))
         headers = [("Accept", asked.accept), ("User-Agent", self.agent), *asked.headers, *login.headers]
         headers += [("Content-Type", asked.content)] if asked.body is not None else []
-        timeout = httpx2.Timeout(asked.patience, connect=CONNECT, pool=None)
-        url = self.access.server + asked.target
-        request = client.build_request(asked.method, url, content=asked.body, headers=headers, timeout=timeout)
+        request = client.build_request(
+            asked.method,
+            self.access.server + asked.target,
+            content=asked.body,
+            headers=headers,
+            timeout=httpx2.Timeout(asked.patience, connect=CONNECT, pool=None),
+            extensions={"trace": guard.trace} if guard else None,
+        )
         response = client.send(request, stream=True)
-        if not asked.streamed or response.status_code >= 300:
+        if guard is None or response.status_code >= 300:
             try:
                 response.read()
             finally:
                 response.close()
         return response
+
+    def _client(self, kind: _Kind) -> httpx2.Client:
+        """The connections for this certificate. A stream has its own: `Guard.trace` hears of new ones only."""
+        with self._lock:
+            if self.stops.closed.is_set():
+                raise BackendError(f"the connection to {self.access.server} was closed")
+            if kind not in self._clients:
+                self._clients = {old: client for old, client in self._clients.items() if old[:2] == kind[:2]}
+                self._clients[kind] = _make_client(self.access, kind)
+            return self._clients[kind]
+
+
+class Open:
+    """An answer that is being read."""
+
+    def __init__(self, response: httpx2.Response, guard: Guard, access: Access) -> None:
+        self.response = response
+        self.guard = guard
+        self.access = access
+
+    def pieces(self) -> Iterator[bytes]:
+        """What comes, as it comes; a connection that breaks is a `CutError`."""
+        import httpx2
+
+        try:
+            yield from self.response.iter_bytes()
+        except httpx2.RequestError as error:
+            raise self.broken(error) from error
+        if self.guard.stopped:
+            raise Stopped
+
+    def broken(self, error: Exception | None = None) -> Exception:
+        """What a connection that ended means."""
+        if self.guard.stopped:
+            return Stopped()
+        why = _words(error) if error else "it ended too early"
+        return CutError(f"the connection to {self.access.server} was cut", why=why)
+
+
+class _Kind(NamedTuple):
+    """What connections are made for: a certificate, and whether they carry streams."""
+
+    cert: str | bytes
+    key: str | bytes
+    streams: bool
 
 
 class _Asked(Struct, frozen=True):
@@ -140,22 +194,15 @@ class _Asked(Struct, frozen=True):
     accept: str = JSON
     content: str = JSON
     headers: tuple[tuple[str, str], ...] = ()
-    streamed: bool = False
-    read: float | None = None
-
-    @property
-    def patience(self) -> float | None:
-        """How long the next piece of the answer may take."""
-        if self.streamed:
-            return self.read
-        return READ if self.method == "GET" else WRITE
+    patience: float | None = READ
 
 
 class _Tries:
     """Whether a request is made once more, and when."""
 
-    def __init__(self, access: Access, *, repeatable: bool) -> None:
+    def __init__(self, access: Access, guard: Guard | None, *, repeatable: bool) -> None:
         self.access = access
+        self.guard = guard
         self.repeatable = repeatable
         self.began = time.monotonic()
         self.count = 0
@@ -167,31 +214,46 @@ class _Tries:
         self.done.add(what)
         return first
 
-    def broken(self, error: Exception, *, before: bool) -> None:
+    def broken(self, error: Exception) -> None:
         """Go on after a connection that failed, or raise what it means."""
+        import httpx2
+
+        self._heed_stop()
         why = _words(error)
-        if before:
+        if isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.ProxyError):
             self.count += 1
             if self.count >= 3 or time.monotonic() - self.began > AGAIN or "CERTIFICATE" in why:
                 raise silent(self.access, why) from error
-            time.sleep(0.2 * self.count)
+            self._wait(0.2 * self.count)
         elif not self.repeatable:
             raise UnknownOutcomeError(
                 f"the connection to {self.access.server} broke: whether the request was carried out is unknown",
                 why=why,
                 hint="look before you repeat it",
             ) from error
-        elif _is_slow(error) or not self.once("cut"):
+        elif isinstance(error, httpx2.TimeoutException) or not self.once("cut"):
             raise silent(self.access, why) from error
 
     def put_off(self, answer: Answer, header: str) -> None:
         """Wait as long as the server asks for, or raise what it said."""
+        self._heed_stop()
         self.count += 1
         seconds = _retry_after(answer, header)
         left = self.began + PATIENCE - time.monotonic()
         if answer.code not in (429, 503) or seconds is None or seconds > left or self.count >= TRIES:
             raise refusal(answer, self.access)
-        time.sleep(max(seconds, 0.1))
+        self._wait(max(seconds, 0.1))
+
+    def _wait(self, seconds: float) -> None:
+        if self.guard:
+            self.guard.wait(seconds)
+            self._heed_stop()
+        else:
+            time.sleep(seconds)
+
+    def _heed_stop(self) -> None:
+        if self.guard and self.guard.stopped:
+            raise Stopped
 
 
 def _target(path: str, query: Query | None) -> str:
@@ -210,12 +272,6 @@ def _words(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
-def _is_slow(error: Exception) -> bool:
-    import httpx2
-
-    return isinstance(error, httpx2.TimeoutException)
-
-
 def _retry_after(answer: Answer, header: str) -> float | None:
     """The seconds to wait; None where the server names none."""
     if header.strip().isdecimal():
@@ -224,11 +280,13 @@ def _retry_after(answer: Answer, header: str) -> float | None:
     return float(details.retry_after_seconds) if details and details.retry_after_seconds else None
 
 
-def _client(access: Access, login: Login) -> httpx2.Client:
+def _make_client(access: Access, kind: _Kind) -> httpx2.Client:
     import httpx2
 
-    limits = httpx2.Limits(max_connections=None, max_keepalive_connections=32, keepalive_expiry=30)
-    verify: Any = _tls(access, login) if access.server.startswith("https") else False
+    limits = httpx2.Limits(
+        max_connections=None, max_keepalive_connections=0 if kind.streams else 32, keepalive_expiry=30
+    )
+    verify: Any = _tls(access, kind) if access.server.startswith("https") else False
     try:
         transport = httpx2.HTTPTransport(
             verify=verify, trust_env=False, limits=limits, proxy=access.proxy_url or None, socket_options=_options()
@@ -247,7 +305,7 @@ def _options() -> list[tuple[int, int, int]]:
     return options
 
 
-def _tls(access: Access, login: Login) -> ssl.SSLContext:
+def _tls(access: Access, kind: _Kind) -> ssl.SSLContext:
     """Whom we trust, and the certificate we show."""
     import ssl
 
@@ -260,8 +318,8 @@ def _tls(access: Access, login: Login) -> ssl.SSLContext:
             context = _trusting(access.ca)
         else:
             context = httpx2.create_ssl_context()
-        if login.cert:
-            _load_pair(context, login.cert, login.key)
+        if kind.cert:
+            _load_pair(context, kind.cert, kind.key)
     except (OSError, ssl.SSLError) as error:
         raise BackendError(
             f"the certificates of {access.source or 'this access'} cannot be used", why=str(error)
