@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Self
 from arena.errors import ArenaError, BackendError, UnsupportedError
 from arena.kube.errors import CutError, read_answer, refusal
 from arena.kube.stops import Stopped
-from arena.kube.wire import Open
+from arena.kube.wire import WRITE, Open
 
 if TYPE_CHECKING:
     from arena.kube.api import Api
