@@ -1,7 +1,8 @@
 """A backend under test, and the few things only it can arrange; words and waits the tests share."""
 
-import sys
+import json
 import time
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,15 +12,20 @@ import psutil
 
 import arena
 from arena.client import Handle
+from testbed.bed import Bed
+from testbed.images import WORK
 
 T = TypeVar("T")
 
-# A replica waits here until the test lets it go on.
-HOLD = "until [ -e go ]; do sleep 0.02; done"
+# A replica waits here until the test lets it go on. On a cluster the folder of the test is seen below $HOLD.
+HOLD = 'until [ -e "${HOLD:-.}/go" ]; do sleep 0.02; done'
 
 
 class LocalPlace:
     """Jobs as processes of this machine, in a folder and a state of their own."""
+
+    backend = "local"
+    full_state = arena.State.QUEUED
 
     def __init__(self, env: Mapping[str, str], cwd: Path) -> None:
         self.env = env
@@ -27,7 +33,7 @@ class LocalPlace:
 
     def client(self, **env: str) -> arena.Client:
         """A client, with more environment."""
-        return arena.Client(backend="local", env={**self.env, **env}, cwd=self.cwd)
+        return arena.Client(backend=self.backend, env={**self.env, **env}, cwd=self.cwd)
 
     def run(self, words: Sequence[str] | str, **fields: Any) -> Handle:
         """A job, started."""
@@ -44,6 +50,10 @@ class LocalPlace:
         first = client.run(sh("until [ -e room ]; do sleep 0.02; done"))
         until(lambda: first.get().state is arena.State.RUNNING)
         yield client
+        self.make_room()
+
+    def make_room(self) -> None:
+        """Let the job that waits in a `full` place begin."""
         (self.cwd / "room").touch()
 
     def make_odd(self) -> str:
@@ -63,6 +73,68 @@ class LocalPlace:
         return int(line.split()[1]) * 1024
 
 
+class KubernetesPlace(LocalPlace):
+    """Jobs on the test bed, in a namespace of their own whose defaults show the pods the folder of the test."""
+
+    backend = "kubernetes"
+    full_state = arena.State.PENDING
+
+    def __init__(self, env: Mapping[str, str], cwd: Path, bed: Bed) -> None:
+        super().__init__(env, cwd)
+        self.bed = bed
+        self.namespace = f"p{uuid.uuid4().hex[:8]}"
+        shared = cwd.parent / "shared"
+        shared.mkdir()
+        shared.chmod(0o777)
+        self.shared = shared
+        self.env = {
+            **env,
+            "KUBECONFIG": str(bed.kubeconfig("admin")),
+            "ARENA_JOB_NAMESPACE": self.namespace,
+            "ARENA_IMAGE": WORK,
+        }
+        bed.kubectl("create", "-f", "-", given=json.dumps(self._objects()))
+        bed.wait("an account", lambda: bed.kubectl("-n", self.namespace, "get", "sa", "default", "-o", "name", check=False))
+
+    def _objects(self) -> dict[str, Any]:
+        """The namespace, and the defaults of every job in it."""
+        container = {
+            "name": "main",
+            "env": [{"name": "HOLD", "value": "/hold"}],
+            "volumeMounts": [{"name": "hold", "mountPath": "/hold"}],
+        }
+        volume = {"name": "hold", "hostPath": {"path": str(self.shared), "type": "Directory"}}
+        patch = {"spec": {"template": {"spec": {"volumes": [volume], "containers": [container],
+                                                "terminationGracePeriodSeconds": 1}}}}  # fmt: skip
+        defaults = {"kind": "ConfigMap", "apiVersion": "v1", "data": {"patch": json.dumps(patch)}}
+        items = [
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}},
+            {**defaults, "metadata": {"name": "arena-defaults", "namespace": self.namespace}},
+        ]
+        return {"apiVersion": "v1", "kind": "List", "items": items}
+
+    def go(self) -> None:
+        (self.shared / "go").touch()
+
+    @contextmanager
+    def full(self) -> Iterator[arena.Client]:
+        """A client whose next job waits until the block ends: nothing may be placed on the only node."""
+        (node,) = self.bed.kubectl("get", "nodes", "-l", "!kwok", "-o", "name").split()
+        self.bed.kubectl("taint", "--overwrite", node, "arena.test/full=yes:NoSchedule")
+        try:
+            yield self.client()
+        finally:
+            self.make_room()
+
+    def make_room(self) -> None:
+        (node,) = self.bed.kubectl("get", "nodes", "-l", "!kwok", "-o", "name").split()
+        self.bed.kubectl("taint", node, "arena.test/full-", check=False)
+
+    def end(self) -> None:
+        """Take the namespace down; nothing waits for it."""
+        self.bed.kubectl("delete", "namespace", self.namespace, "--wait=false", "--ignore-not-found")
+
+
 def sh(script: str, *words: str) -> list[str]:
     """A command: this shell script."""
     return ["sh", "-c", script, "sh", *words]
@@ -70,7 +142,7 @@ def sh(script: str, *words: str) -> list[str]:
 
 def py(code: str, *words: str) -> list[str]:
     """A command: this Python text, started as quickly as Python can."""
-    return [sys.executable, "-IS", "-c", code, *words]
+    return ["python3", "-IS", "-c", code, *words]
 
 
 def texts(lines: Iterable[arena.LogLine]) -> list[str]:
@@ -87,9 +159,11 @@ def until(look: Callable[[], T], seconds: float = 20.0) -> T:
     return found
 
 
-def submit_each(env: Mapping[str, str], cwd: str, names: list[str], start: Any, results: Any) -> None:
+def submit_each(
+    backend: str, env: Mapping[str, str], cwd: str, names: list[str], start: Any, results: Any
+) -> None:
     """Submit a job of each name when all others are ready to; the outcomes go into the queue."""
-    client = arena.Client(backend="local", env=env, cwd=cwd)
+    client = arena.Client(backend=backend, env=env, cwd=cwd)
     outcomes = []
     for name in names:
         start.wait()

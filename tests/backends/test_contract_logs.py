@@ -97,7 +97,7 @@ import hashlib, re, sys
 import arena
 from arena.backends.base import LogQuery
 seen, size = hashlib.sha256(), 0
-job = arena.Client(backend="local").get("binary")
+job = arena.Client(backend=sys.argv[2]).get("binary")
 for line in job.raw_logs(LogQuery(follow=True, pieces=True)) if sys.argv[1] == "follow" else job.logs():
     assert len(line.data) < 2**24, len(line.data)
     seen.update(line.data)
@@ -116,7 +116,7 @@ def test_a_hundred_megabytes_without_a_line_end_take_little_memory(place: LocalP
     job = place.run(sh(f"for n in $(seq 100); do cat block; done; {HOLD}"), name="binary")
     wanted = hashlib.sha256(block * 100).hexdigest()
     for how in ("follow", "read"):
-        words = [sys.executable, "-c", READ, how]
+        words = [sys.executable, "-c", READ, how, place.backend]
         read = subprocess.run(words, env=place.env, cwd=place.cwd, capture_output=True, text=True)
         assert read.returncode == 0, read.stderr
         digest, megabytes = read.stdout.split()
@@ -130,12 +130,12 @@ def test_a_hundred_megabytes_without_a_line_end_take_little_memory(place: LocalP
 def test_following_begins_before_the_job_does(place: LocalPlace) -> None:
     with place.full() as client:
         job = client.run(sh("echo first; echo last"))
-        until(lambda: job.get().state is State.QUEUED)
+        until(lambda: job.get().state is place.full_state)
         followed: list[str] = []
         with ThreadPoolExecutor() as pool:
             following = pool.submit(lambda: followed.extend(texts(job.logs(follow=True))))
             assert not following.done()
-            (place.cwd / "room").touch()
+            place.make_room()
             following.result(timeout=20)
     assert followed == ["first", "last"]
 
