@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 STDIN, STDOUT, STDERR, ERROR, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
 V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
 PIECE = 32 * 1024
+EOT = b"\x04"  # a terminal's stdin is not closed: what its program still writes would be lost
 TICK = 0.2
 
 
@@ -163,7 +164,7 @@ def _feed(opened: Channels, stdin: BinaryIO | None, tty: bool, done: threading.E
             elif _is_ready(stdin):
                 piece = getattr(stdin, "read1", stdin.read)(PIECE)
                 if not piece:
-                    return opened.end(STDIN)
+                    return opened.send(STDIN, EOT) if tty else opened.end(STDIN)
                 opened.send(STDIN, piece)
 
 

@@ -279,7 +279,7 @@ def _pem(data: str, file: str, source: Path) -> str | bytes:
     if not data:
         return _beside(file, source)
     try:
-        return base64.b64decode(data, validate=False)
+        return base64.b64decode("".join(data.split()), validate=True)
     except ValueError as error:
         raise BackendError(f"the certificate data in {str(source)!r} is not base64", why=str(error)) from error
 
