@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from arena.engines.documents import read_documents
 from arena.errors import SpecError
 
 Manifest = dict[str, Any]
@@ -79,12 +80,10 @@ def read_patch(text: str, file: str) -> Manifest:
 
 
 def _value(text: str, where: str) -> Any:
-    import yaml
-
-    try:
-        return yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506  a safe loader
-    except yaml.YAMLError as error:
-        raise SpecError(f"{where}: is not YAML: {' '.join(str(error).split())}") from error
+    found = read_documents(text, where)
+    if len(found) > 1:
+        raise SpecError(f"{where}: {len(found)} documents; it takes one")
+    return found[0] if found else None
 
 
 def _merged(old: Any, new: Any) -> Any:
