@@ -93,7 +93,7 @@ def test_values_are_yaml():
 def test_a_patch_is_a_mapping():
     assert read_patch("metadata: {labels: {a: b}}", "p") == {"metadata": {"labels": {"a": "b"}}}
     for text in ("- a", "", "a: {", "text"):
-        with pytest.raises(SpecError, match="p[: ]"):
+        with pytest.raises(SpecError, match=r"p[: ]"):
             read_patch(text, "p")
 
 
