@@ -26,7 +26,8 @@ class Context(Struct, frozen=True, kw_only=True):
     """Who submits, from where, with which words: what a run remembers beside its job.
 
     `code` is the folder whose code is remembered; `again` the run whose recorded code is taken instead. `creates` is
-    run or type, `dry` the word of a dry run: client, server or nothing.
+    run or type, `dry` the word of a dry run: client, server or nothing. `patch` and `sets` (paths and values) change
+    the rendered object.
     """
 
     typed: tuple[str, ...] = ()
@@ -39,6 +40,8 @@ class Context(Struct, frozen=True, kw_only=True):
     rule: str = ""
     creates: str = "run"
     dry: str = ""
+    patch: Mapping[str, Any] = field(default_factory=dict)
+    sets: tuple[tuple[str, Any], ...] = ()
 
 
 class Plan(Struct, frozen=True, kw_only=True):
@@ -126,6 +129,9 @@ class Backend(Protocol):
 
     def plan(self, job: Job, context: Context) -> Plan:
         """What `submit` would do; raises for what is refused. Touches nothing."""
+
+    def asked(self, plan: Plan) -> Plan:
+        """The plan with the steps as whoever runs them would make them; nothing is made."""
 
     def submit(self, plan: Plan, *, replace: bool = False, force: bool = False) -> Ref:
         """Do it: exactly one of two submits with one name wins, the other gets AlreadyExistsError."""

@@ -13,9 +13,9 @@ from msgspec import Struct, structs
 
 from arena import engines, secrets
 from arena.backends.base import Context, Plan
-from arena.engines import pods
-from arena.engines.base import PART_LABEL, RUN_ANNOTATION, Engine, Manifest, Served, Work
-from arena.errors import UnsupportedError
+from arena.engines import patching, pods
+from arena.engines.base import PART_LABEL, RUN_ANNOTATION, Engine, Kind, Manifest, Served, Work
+from arena.errors import SpecError, UnsupportedError
 from arena.job import Job, check, made_up_name, raise_all, run_letters, shorten
 from arena.settings import Settings
 
@@ -71,7 +71,7 @@ def make_plan(
         engine=engine,
         work=work,
         helpers=(*_secret(work), *(parcel.manifests if parcel else ()), *engine.helpers(work)),
-        thing=engine.render(work),
+        thing=changed(engine.render(work), context),
     )
     return Plan(
         backend="kubernetes",
@@ -84,6 +84,23 @@ def make_plan(
         steps=(*made.helpers, made.thing),
         data=made,
     )
+
+
+def changed(thing: Manifest, context: Context) -> Manifest:
+    """The job object after `--patch`, then each `--set`."""
+    found = patching.apply_patch(thing, context.patch)
+    for path, value in context.sets:
+        found = patching.set_path(found, path, value)
+    for key in ("name", "namespace"):
+        if found["metadata"].get(key) != thing["metadata"][key]:
+            raise SpecError(f"metadata.{key} cannot be patched", hint=f"--{key}")
+    return found
+
+
+def assumed() -> Served:
+    """What a dry run that asks nobody takes for served: every kind, in the version that arena knows best."""
+    known = [engines.load(name) for name in engines.ENGINES]
+    return {f"{engine.kind}.{engine.group}": Kind(engine.version) for engine in known}
 
 
 def choose(job: Job, settings: Settings, served: Served) -> Engine:

@@ -51,14 +51,17 @@ class Submission:
             name=self.plan.name, run_id=self.plan.run_id, namespace=self.namespace, kind=self.made.engine.name, uid=uid
         )
 
-    def ask(self) -> None:
-        """What the server says to the job and to one pod of each role, before anything is written."""
+    def ask(self) -> Manifest:
+        """The job as the server would make it, once it has said yes to one pod of each role too; nothing is written."""
         calls: list[Callable[[], Any]] = [
             lambda: self.api.create(self.path_of(self.made.thing), self.made.thing, dry_run=True)
         ]
         calls += [self._dry_pod(pod) for pod in pods_of(self.made)]
         calls += [self._read(kind, name) for kind, name in named_by(self.made.thing, self.made.helpers)]
-        raise_first(together(calls))
+        answers = together(calls)
+        raise_first(answers)
+        thing: Manifest = answers[0]
+        return thing
 
     def _dry_pod(self, pod: Manifest) -> Callable[[], Any]:
         return lambda: self.api.create(self.path_of(pod), pod, dry_run=True)
