@@ -138,6 +138,18 @@ def travelling_files(
             yield from _checked(root, path, left)
 
 
+def named_files(root: Path, named: Sequence[str], left_out: list[LeftOut] | None = None) -> Iterator[str]:
+    """Those of the paths that somebody named which may travel: files and links below the folder."""
+    left = [] if left_out is None else left_out
+    return (path for one in named for path in _within(root, one, left))
+
+
+def folders_at_top(root: Path) -> list[str]:
+    """The names of the folders at the top that hold something and could be taken for code or data."""
+    found = [entry for entry in _scan(root) if not entry.name.startswith(".") and entry.is_dir(follow_symlinks=False)]
+    return sorted(entry.name for entry in found if not _no_code(entry) and _scan(entry.path))
+
+
 def capture(
     root: Path,
     store: Path,
@@ -150,8 +162,11 @@ def capture(
 ) -> Capture:
     """Record the code below `root` (or `only` these paths of it), its content too if all of it fits the limit."""
     left: list[LeftOut] = []
-    typed = (path for one in only or () for path in _within(root, one, left))
-    paths = typed if only is not None else travelling_files(root, include=include, left_out=left, env=env)
+    paths = (
+        named_files(root, only, left)
+        if only is not None
+        else travelling_files(root, include=include, left_out=left, env=env)
+    )
     found, more = _survey(root, paths, file_limit, left)
     total = sum(status.st_size for _, status in found)
     reason = f"more than {file_limit} files" if more else ""
@@ -430,7 +445,7 @@ def _keep(
         if status.st_size > room:
             files.append(CodeFile(path, mode, status.st_size, ""))
             continue
-        data = _content(root, path, status)
+        data = content(root, path, status)
         if data is None:
             left.append(LeftOut(path, "cannot be read"))
             continue
@@ -442,7 +457,8 @@ def _keep(
     return tuple(files), trouble
 
 
-def _content(root: Path, path: str, status: os.stat_result) -> bytes | None:
+def content(root: Path, path: str, status: os.stat_result) -> bytes | None:
+    """The bytes of a file as its status has it, or where a link leads; None if it cannot be read."""
     if stat.S_ISLNK(status.st_mode):
         return os.fsencode(_link_text(root, path)) or None
     return _read(root / path, status.st_size)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -16,14 +17,21 @@ from arena.status import Replica, State
 GPU = "nvidia.com/gpu"
 INDEX_VARIABLE = "ARENA_INDEX"
 INDEX_ANNOTATION = "batch.kubernetes.io/job-completion-index"
-UNPACK = (
-    'set -e; cd "$1"; f=/arena/in/"$2"; '
-    'if command -v sha256sum >/dev/null 2>&1; then s=$(sha256sum "$f"); s=${s%% *}; '
-    'else s=$(python3 -c \'import hashlib,sys;print(hashlib.sha256(open(sys.argv[1],"rb").read()).hexdigest())\' "$f"); fi; '
-    '[ "$s" = "$3" ] || { echo "arena: the code is not what was sent: $s" >&2; exit 1; }; '
-    'if command -v tar >/dev/null 2>&1; then tar -xzf "$f"; '
-    'else python3 -c \'import sys,tarfile;tarfile.open(sys.argv[1]).extractall(".")\' "$f"; fi'
-)
+# $1 the folder, $2 the archive, $3 its hash. Any sh will do, with tar (and gzip) or any Python; what no program
+# of the image can hash is taken as it is.
+UNPACK = r"""set -e
+cd "$1"; f=/arena/in/"$2"
+has() { command -v "$1" >/dev/null 2>&1; }
+py=; if has python3; then py=python3; elif has python; then py=python; fi
+if has sha256sum; then s=$(sha256sum "$f"); s=${s%% *}
+elif [ "$py" ]; then s=$("$py" -c 'import hashlib,sys;print(hashlib.sha256(open(sys.argv[1],"rb").read()).hexdigest())' "$f")
+else s=$3; fi
+if [ "$s" != "$3" ]; then echo "arena: the code is not what was sent: its hash is $s, not $3" >&2; exit 1; fi
+case $2 in *.tgz) z=z; unzip=gzip;; *) z=; unzip=cd;; esac
+if has tar && has $unzip; then tar -x${z}f "$f"
+elif [ "$py" ]; then "$py" -W ignore -c 'import sys,tarfile;tarfile.open(sys.argv[1]).extractall(".")' "$f"
+else echo "arena: this image has no program to unpack the code: tar and gzip, or python3" >&2; exit 1; fi
+"""  # noqa: E501
 
 
 def template(work: Work, role: Role, container: str, *, env: Sequence[Manifest] = ()) -> Manifest:
@@ -94,7 +102,7 @@ def working_dir(work: Work) -> str:
     """Where the program starts: in the code that travelled, or where the user said."""
     if not work.code:
         return work.working_dir
-    return f"{work.code.folder}/{work.working_dir}".rstrip("/.")
+    return posixpath.join(work.code.folder, work.working_dir).rstrip("/")
 
 
 def _resources(role: Role) -> Env:
@@ -113,13 +121,24 @@ def _add_code(spec: Manifest, work: Work, main: Manifest) -> None:
         "command": ["sh", "-c", escaped(UNPACK), "sh", *words],
         "volumeMounts": [mount, {"name": "arena-code-in", "mountPath": "/arena/in", "readOnly": True}],
         "terminationMessagePolicy": "FallbackToLogsOnError",
+        **{key: main[key] for key in ("imagePullPolicy", "securityContext") if key in main},
     }
-    spec["initContainers"] = [init]
-    spec["volumes"] = [
-        {"name": "arena-code", "emptyDir": {}},
-        {"name": "arena-code-in", "configMap": {"name": work.code.config_map}},
-    ]
+    if resources := _without_devices(main.get("resources", {})):
+        init["resources"] = resources
+    spec["initContainers"] = [init, *spec.get("initContainers", [])]
+    spec.setdefault("volumes", []).extend(
+        (
+            {"name": "arena-code", "emptyDir": {}},
+            {"name": "arena-code-in", "configMap": {"name": work.code.config_map}},
+        )
+    )
     main.setdefault("volumeMounts", []).append(mount)
+
+
+def _without_devices(resources: Manifest) -> Manifest:
+    """What the init container asks for: as much as the main one, as quotas demand limits, but no GPU."""
+    plain = {key: {name: v for name, v in amounts.items() if "/" not in name} for key, amounts in resources.items()}
+    return {key: amounts for key, amounts in plain.items() if amounts}
 
 
 # --- reading -------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from arena.backends.base import Context, LogLine, LogQuery, Plan, Query, Ref, Warnings
-from arena.backends.kubernetes import planning, reading
+from arena.backends.kubernetes import planning, reading, travel
 from arena.backends.kubernetes.reading import Found, Reader
 from arena.engines import ENGINES, load
 from arena.engines.base import RUN_LABEL, STOPPED_ANNOTATION, Engine, Kind, Served
@@ -84,7 +84,8 @@ class KubernetesBackend:
 
     def plan(self, job: Job, context: Context) -> Plan:
         """What `submit` would send."""
-        return planning.make_plan(job, context, self.settings, self.served(), self.namespace, self.user)
+        parcel = travel.pack(job, context, self.settings, namespace=self.namespace)
+        return planning.make_plan(job, context, self.settings, self.served(), self.namespace, self.user, parcel)
 
     def served(self) -> Served:
         """The kinds of ours that this cluster serves."""

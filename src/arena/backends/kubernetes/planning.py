@@ -13,10 +13,11 @@ from msgspec import Struct, structs
 
 from arena import engines, secrets
 from arena.backends.base import Context, Plan
+from arena.backends.kubernetes.travel import Parcel
 from arena.engines import patching, pods
 from arena.engines.base import PART_LABEL, RUN_ANNOTATION, Engine, Kind, Manifest, Served, Work
 from arena.errors import SpecError, UnsupportedError
-from arena.job import Job, check, made_up_name, raise_all, run_letters, shorten
+from arena.job import Job, Role, check, made_up_name, raise_all, run_letters, shorten
 from arena.settings import Settings
 
 LARGEST_ANNOTATION = 100_000
@@ -42,11 +43,18 @@ class Made(Struct, frozen=True, kw_only=True):
 
 
 def make_plan(
-    job: Job, context: Context, settings: Settings, served: Served, namespace: str, user: str, parcel: Any = None
+    job: Job,
+    context: Context,
+    settings: Settings,
+    served: Served,
+    namespace: str,
+    user: str,
+    parcel: Parcel | None = None,
 ) -> Plan:
     """What a submit would send, all of it; raises for what cannot be."""
     check(job)
     job = job if job.name else structs.replace(job, name=made_up_name(job.command, os.urandom(4)))
+    parcel = parcel or Parcel(working_dir=job.working_dir)
     run_id = f"{shorten(job.name, 58)}-{_letters(job, context)}"
     engine = choose(job, settings, served)
     image, from_ = image_of(job, settings)
@@ -55,14 +63,14 @@ def make_plan(
         name=job.name,
         namespace=namespace,
         run_id=run_id,
-        roles=tuple(job.roles("python3")),
+        roles=tuple(_in_pods(role, parcel.renamed) for role in job.roles("python3")),
         image=image,
         labels=dict(job.label),
         annotations={**job.annotation, RUN_ANNOTATION: remembered(job, context, user, engine.name)},
         secret=f"{run_id}-env",
         secret_env=tuple(secrets.split(job.env)[1]),
-        code=parcel.code if parcel else None,
-        working_dir=parcel.working_dir if parcel else job.working_dir,
+        code=parcel.code,
+        working_dir=parcel.working_dir,
         upstream=context.creates == "type" and job.type_name != "job",
         served=served,
     )
@@ -70,7 +78,7 @@ def make_plan(
     made = Made(
         engine=engine,
         work=work,
-        helpers=(*_secret(work), *(parcel.manifests if parcel else ()), *engine.helpers(work)),
+        helpers=(*_secret(work), *parcel.manifests, *engine.helpers(work)),
         thing=changed(engine.render(work), context),
     )
     return Plan(
@@ -79,8 +87,8 @@ def make_plan(
         name=job.name,
         run_id=run_id,
         context=context,
-        facts=(f"namespace {namespace}", f"engine {engine.name}", f"image {image} ({from_})"),
-        notes=parcel.notes if parcel else (),
+        facts=(f"namespace {namespace}", f"engine {engine.name}", f"image {image} ({from_})", *parcel.facts),
+        notes=parcel.notes,
         steps=(*made.helpers, made.thing),
         data=made,
     )
@@ -159,6 +167,11 @@ def _letters(job: Job, context: Context) -> str:
     if not context.dry:
         return run_letters(os.urandom(4))
     return run_letters(hashlib.sha256(msgspec.json.encode(job)).digest()[:4])
+
+
+def _in_pods(role: Role, renamed: Mapping[str, str]) -> Role:
+    """The role with the paths of this machine as the pods have them."""
+    return structs.replace(role, argv=tuple(renamed.get(word, word) for word in role.argv)) if renamed else role
 
 
 def _secret(work: Work) -> Iterator[Manifest]:
