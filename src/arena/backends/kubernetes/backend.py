@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from msgspec import structs
+
 from arena.backends.base import Context, LogLine, LogQuery, Plan, Query, Ref, Warnings
 from arena.backends.kubernetes import planning, reading, travel
 from arena.backends.kubernetes.reading import Found, Reader
@@ -85,7 +87,18 @@ class KubernetesBackend:
     def plan(self, job: Job, context: Context) -> Plan:
         """What `submit` would send."""
         parcel = travel.pack(job, context, self.settings, namespace=self.namespace)
-        return planning.make_plan(job, context, self.settings, self.served(), self.namespace, self.user, parcel)
+        return planning.make_plan(job, context, self.settings, self._known(context), self.namespace, self.user, parcel)
+
+    def _known(self, context: Context) -> Served:
+        return planning.assumed() if context.dry == "client" else self.served()
+
+    def asked(self, plan: Plan) -> Plan:
+        """The plan with the job object as the server would make it; nothing is made."""
+        from arena.backends.kubernetes.submitting import Submission
+
+        thing = Submission(self.api, plan).ask()
+        thing["metadata"].pop("managedFields", None)
+        return structs.replace(plan, steps=(*plan.data.helpers, thing))
 
     def served(self) -> Served:
         """The kinds of ours that this cluster serves."""
