@@ -64,7 +64,7 @@ def escaped(text: str) -> str:
     >>> escaped("$(HOME) costs 5$$")
     '$$(HOME) costs 5$$$'
     """
-    return re.sub(r"\$(?=[$(])", "$$$$", text)
+    return re.sub(r"\$(?=[$(])", "$$", text)
 
 
 def variables(work: Work, env: Mapping[str, str]) -> list[Manifest]:
