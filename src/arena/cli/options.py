@@ -88,7 +88,8 @@ class JobCommand(click.Command):
         self.allow_interspersed_args = interspersed
         self.kind = kind
         self.interspersed = interspersed
-        self.params = [*self.params, *params(kind), _help_all(), program()]
+        taken = {spelling for param in self.params for spelling in param.opts}
+        self.params = [*self.params, *(_without(option, taken) for option in params(kind)), _help_all(), program()]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         words = list(_Walk(self, ctx).words(args))
@@ -162,6 +163,14 @@ def params(kind: type[Job] | str) -> list[click.Option]:
     options = [_option(field) for field in declared.leaves(kind) if field.flag]
     place = next((number for number, option in enumerate(options, 1) if option.name == "env"), 0)
     return [*options[:place], _env_file(), *options[place:]]
+
+
+def _without(option: click.Option, taken: set[str]) -> click.Option:
+    """The option without the spellings that the command itself needs, as `run -d`."""
+    option.opts = [spelling for spelling in option.opts if spelling not in taken]
+    if isinstance(option, JobOption):
+        option.shown = tuple(spelling for spelling in option.shown if spelling not in taken)
+    return option
 
 
 def program() -> click.Argument:

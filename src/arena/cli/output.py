@@ -88,6 +88,24 @@ def emit(value: Any, fmt: str, stream: TextIO | None = None) -> None:
     write(render(value, fmt, ascii_only=not utf8), out)
 
 
+def emit_objects(objects: Sequence[Mapping[str, Any]], fmt: str, stream: TextIO | None = None) -> None:
+    """Write the objects of a dry run: one stream of YAML documents that kubectl apply takes, or a List as JSON.
+
+    >>> emit_objects([{"kind": "Job"}], "yaml")
+    kind: Job
+    """
+    if fmt == "name":
+        emit([str(one.get("metadata", one)["name"]) for one in objects], "name", stream)
+    elif fmt == "json":
+        several = {"apiVersion": "v1", "kind": "List", "items": list(objects)}
+        emit(objects[0] if len(objects) == 1 else several, "json", stream)
+    else:
+        from arena.engines.documents import dump_documents
+
+        note = "# Applied by kubectl, these are not owned by the job: delete them with it.\n"
+        write((note if len(objects) > 1 else "") + dump_documents(objects), stream)
+
+
 def render(value: Any, fmt: str, *, ascii_only: bool = False) -> str:
     """The text of jobs as json (upstream's four blanks, and a newline at the end), yaml or names."""
     if fmt == "json":

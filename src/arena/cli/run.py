@@ -66,10 +66,14 @@ def making() -> list[click.Option]:
         JobOption(["--strict"], is_flag=True, help="What has no effect here is an error."),
         JobOption(["--dry-run"], metavar="client|server", bare="client", common=True, callback=_dry_run_word,
                   type=click.Choice([*DRY_RUN]), help="Print what would be made, do nothing."),
+        JobOption(["--show-secrets"], is_flag=True, help="With --dry-run: print the Secret of the job too."),
+        JobOption(["--set", "sets"], metavar="PATH=VALUE", multiple=True,
+                  help="Change the object a cluster gets: spec.template.spec.priorityClassName=high; several times."),
+        JobOption(["--patch"], metavar="FILE", help="A YAML file that is merged into that object, before --set."),
         JobOption(["--timeout"], metavar="DURATION", help="Stop waiting after 90s, 5m, 2h (exit 124)."),
         JobOption(["--start-timeout"], metavar="DURATION", help="Fail (exit 125) when it does not start in time."),
         JobOption(["--rm"], is_flag=True, help="Delete the job when this command is interrupted, and at its end."),
-        JobOption(["-o", "--output", "fmt"], metavar="FORMAT", type=click.Choice(["text", "json", "yaml", "name"]),
+        JobOption(["-o", "fmt"], metavar="FORMAT", type=click.Choice(["text", "json", "yaml", "name"]),
                   default="text", help="Format of what is printed: text, json, yaml, name."),
     ]  # fmt: skip
 
@@ -304,9 +308,10 @@ def _make(
         _can_act(given, attached=attached, followed=creates == "run")
     client = client or common.client(ctx)
     job = structs.replace(job, name=_lasting_name(job)) if given["dry_run"] and not job.name else job
-    plan = client.plan(job, creates=creates, typed=("arena", *sys.argv[1:]), **(context or {}))
+    more = {**(context or {}), **changes(given), "dry": given["dry_run"]}
+    plan = client.plan(job, creates=creates, typed=("arena", *sys.argv[1:]), **more)
     if given["dry_run"]:
-        return _dry_run(plan, given)
+        return _dry_run(client, plan, given)
     _say_plan(client, plan, given)
     with Signals() as signals:
         handle = None
@@ -364,24 +369,51 @@ def _left(handle: Handle | None, given: Mapping[str, Any]) -> None:
         common.say(f"{handle.name} goes on: arena logs {handle.name} -f, arena delete {handle.name}")
 
 
-def _dry_run(plan: Plan, given: Mapping[str, Any]) -> int:
+def changes(given: Mapping[str, Any]) -> dict[str, Any]:
+    """What `--patch` and `--set` do to the object, for the context of a plan."""
+    if not given["patch"] and not given["sets"]:
+        return {}
+    from arena import runfile
+    from arena.engines import patching
+
+    file = given["patch"]
+    return {
+        "patch": patching.read_patch(runfile.read_text(file), file) if file else {},
+        "sets": tuple(patching.read_setting(one) for one in given["sets"]),
+    }
+
+
+def _dry_run(client: Client, plan: Plan, given: Mapping[str, Any]) -> int:
     from arena.cli import output
 
-    fmt = given["fmt"] if given["fmt"] in ("json", "yaml") else "yaml"
-    output.emit(plan.steps[0] if len(plan.steps) == 1 else list(plan.steps), fmt)
-    for note in plan.notes:
+    notes = [*plan.notes, *_unused(plan)]
+    if given["dry_run"] == "server":
+        plan = client.backend(plan.backend).asked(plan)
+    shown = [one for one in plan.steps if given["show_secrets"] or one["kind"] != "Secret"]
+    output.emit_objects(shown, given["fmt"])
+    for note in notes:
         common.say(f"Note: {note}")
+    if len(shown) < len(plan.steps):
+        common.say("Note: the Secret with the values that look secret is left out; --show-secrets prints it")
     return 0
+
+
+def _unused(plan: Plan) -> tuple[str, ...]:
+    """What was said about the object, where there is none."""
+    if plan.backend != "local" or not (plan.context.patch or plan.context.sets):
+        return ()
+    return ("--set and --patch change a cluster's object; they have no effect on this machine",)
 
 
 def _say_plan(client: Client, plan: Plan, given: Mapping[str, Any]) -> None:
     from arena.cli import output
     from arena.errors import SpecError
 
-    if plan.notes and given["strict"]:
-        raise SpecError("; ".join(plan.notes), why="--strict makes notes errors")
+    notes = (*plan.notes, *_unused(plan))
+    if notes and given["strict"]:
+        raise SpecError("; ".join(notes), why="--strict makes notes errors")
     common.say(output.plan_line(plan))
-    for note in (*client.notices(plan.backend), *plan.notes):
+    for note in (*client.notices(plan.backend), *notes):
         common.say(f"Note: {note}")
 
 
