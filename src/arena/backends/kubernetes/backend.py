@@ -41,6 +41,7 @@ class KubernetesBackend:
     def __init__(self, settings: Settings, env: Mapping[str, str]) -> None:
         self.settings = settings
         self.env = dict(env)
+        self.notes = Warnings()
 
     @functools.cached_property
     def access(self) -> Access:

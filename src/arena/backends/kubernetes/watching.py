@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -28,6 +29,7 @@ class Watch:
         self.engine = found.engine
         self.thing: Any = found.thing
         self.pods: dict[str, Pod] = {}
+        self.left: set[str] = set()
         self.deleted: datetime | None = None
         self.error: ArenaError | None = None
         self.changed = threading.Condition()
@@ -58,6 +60,19 @@ class Watch:
         """The object and pods as the events have them."""
         with self.changed:
             return Found(self.engine, self.thing, tuple(self.pods.values()))
+
+    def pod(self, uid: str) -> Pod | None:
+        """The pod as the events have it; one that was deleted, as it was last."""
+        return self.pods.get(uid)
+
+    def refresh(self) -> None:
+        """Read the pods once more: the events of pods may come after that of their job."""
+        self._set(self.reader.pods(self.engine, self.ref.name))
+
+    def wait_for(self, look: Callable[[], bool], seconds: float) -> None:
+        """Return when `look` is true, asked at each change, or after so many seconds."""
+        with self.changed:
+            self.changed.wait_for(look, seconds)
 
     def wait(self, until: float | None) -> None:
         """Return when something has changed since `seen`, or at that time (monotonic)."""
@@ -111,6 +126,7 @@ class Watch:
         """A whole list: pods that are not in it any more keep their last state."""
         with self.changed:
             there = {pod.metadata.uid for pod in pods}
+            self.left |= self.pods.keys() - there
             self.pods = {
                 **{uid: _left(pod) for uid, pod in self.pods.items() if uid not in there},
                 **{pod.metadata.uid: pod for pod in pods},
@@ -120,6 +136,8 @@ class Watch:
     def _put(self, pod: Pod, *, gone: bool) -> None:
         with self.changed:
             self.pods[pod.metadata.uid] = _left(pod) if gone else pod
+            if gone:
+                self.left.add(pod.metadata.uid)
             self._tell()
 
     def _tell(self) -> None:

@@ -1,0 +1,363 @@
+"""Logs of a job on a cluster: every line of every replica exactly once and in order, while it runs and afterwards."""
+
+from __future__ import annotations
+
+import heapq
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct
+
+from arena.backends.base import LogLine, LogQuery, Ref
+from arena.backends.kubernetes.cutting import Cutter
+from arena.backends.kubernetes.reading import PODS, Found
+from arena.backends.kubernetes.starts import Seats, Start, has_ended, is_before_last
+from arena.backends.kubernetes.watching import Watch
+from arena.engines.objects import Pod
+from arena.errors import ArenaError, BackendError, NotFoundError
+
+if TYPE_CHECKING:
+    from arena.backends.kubernetes.backend import KubernetesBackend
+    from arena.kube.api import Api
+
+ROOM = 20_000  # lines that wait for whoever reads them
+PAUSE = 0.2  # seconds before a stream that ended too early is taken up again; longer each time
+LONGEST_PAUSE = 5.0
+PATIENCE = 60.0  # seconds in which nothing but failures ends it
+
+Notes = Callable[[str], None]
+
+
+class Sink(Protocol):
+    """Where all lines go on their way."""
+
+    def write(self, start: Start, lines: list[LogLine]) -> None:
+        """More lines of a start."""
+
+    def end(self, start: Start) -> None:
+        """There will be no more."""
+
+
+def read_logs(backend: KubernetesBackend, ref: Ref, query: LogQuery) -> Iterator[LogLine]:
+    """The lines that the query asks for; what could not be read is told to `backend.notes`."""
+    lines = _followed(backend, ref, query) if query.follow else _merged(backend, ref, query)
+    return (line for line in lines if wanted(line, query))
+
+
+def wanted(line: LogLine, query: LogQuery) -> bool:
+    """Whether a line is one of those asked for; where several ranks share a log, all of it is."""
+    return (query.since is None or line.time >= query.since) and (
+        query.ranks is None or line.rank is None or line.rank in query.ranks
+    )
+
+
+def chosen(starts: Iterable[Start], query: LogQuery) -> list[Start]:
+    """The starts that the query asks for: of one attempt, else of all when following, else each replica's last."""
+    found = [start for start in starts if query.replicas is None or start.replica in query.replicas]
+    if query.attempt is not None:
+        return [start for start in found if start.attempt == query.attempt]
+    if query.follow and query.tail is None:
+        return found
+    return list({start.replica: start for start in found}.values())
+
+
+# --- what there is -------------------------------------------------------------------------------------------
+
+
+def _merged(backend: KubernetesBackend, ref: Ref, query: LogQuery) -> Iterator[LogLine]:
+    """All that is there, by time."""
+    found = backend.whole(ref)
+    pods = {pod.metadata.uid: pod for pod in found.pods}
+    starts = chosen(Seats(found.engine).starts(found.thing, found.pods), query)
+    streams = [
+        _tailed(_all(Stream(backend.api, backend.namespace, start, pods.get, query.pieces), backend, query), query)
+        for start in starts
+    ]
+    return heapq.merge(*streams, key=lambda line: line.time)
+
+
+def _all(stream: Stream, backend: KubernetesBackend, query: LogQuery) -> Iterator[LogLine]:
+    """The lines that are there now."""
+    try:
+        for lines in stream.once(follow=False, tail=query.tail, since=query.since):
+            yield from lines
+    except NotFoundError:
+        backend.notes.add(f"{stream.start.replica}: its log was not seen: the pod was deleted")
+
+
+def _tailed(lines: Iterator[LogLine], query: LogQuery) -> Iterator[LogLine]:
+    if query.tail is None:
+        return lines
+    return iter(deque((line for line in lines if wanted(line, query)), maxlen=query.tail))
+
+
+class Stream:
+    """The log of one start, read over as many connections as it takes. `pod_of` gives the pod as it is now."""
+
+    def __init__(
+        self, api: Api, namespace: str, start: Start, pod_of: Callable[[str], Pod | None], pieces: bool = False
+    ) -> None:
+        self.api = api
+        self.start = start
+        self.path = f"{PODS.format(namespace)}/{start.pod}/log"
+        self.pod_of = pod_of
+        self.cutter = Cutter(start, pieces=pieces)
+
+    def once(
+        self,
+        *,
+        follow: bool,
+        stop: threading.Event | None = None,
+        tail: int | None = None,
+        since: datetime | None = None,
+    ) -> Iterator[list[LogLine]]:
+        """The lines that one connection brings, after those that were given before."""
+        from arena.kube.stops import Stopped
+        from arena.kube.wire import READ
+
+        query = self._query(follow=follow, tail=tail, since=since)
+        self.cutter.begin()
+        patience = None if follow else READ
+        try:
+            with self.api.wire.open(self.path, query, first=patience, read=patience, stop=stop) as opened:
+                for piece in opened.pieces():
+                    if lines := self.cutter.feed(piece):
+                        yield lines
+        except Stopped:
+            return
+        if not follow and (lines := self.cutter.end()):
+            yield lines
+
+    def _query(self, *, follow: bool, tail: int | None, since: datetime | None) -> Mapping[str, str]:
+        pod = self.pod_of(self.start.uid)
+        before = is_before_last(self.start, pod) if pod else False
+        if before is None:
+            raise NotFoundError("the node keeps this log no more")
+        query = {"container": self.start.container, "timestamps": "true"}
+        query |= {"previous": "true"} if before else {"follow": "true"} if follow else {}
+        if again := self.cutter.position.since:
+            query["sinceTime"] = again
+        elif since is not None:
+            query["sinceTime"] = since.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        if tail is not None and since is None and not self.cutter.position.newest:
+            query["tailLines"] = str(tail)
+        return query
+
+
+# --- what comes ----------------------------------------------------------------------------------------------
+
+
+class Mailbox:
+    """Lines on their way from many threads to one reader; who writes waits while there is no room."""
+
+    def __init__(self) -> None:
+        self.changed = threading.Condition()
+        self.batches: list[list[LogLine]] = []
+        self.size = 0
+        self.closed = False
+        self.error: BaseException | None = None
+
+    def put(self, lines: list[LogLine]) -> None:
+        """More lines."""
+        with self.changed:
+            while self.size > ROOM and not self.closed:
+                self.changed.wait()
+            if not self.batches:
+                self.changed.notify_all()
+            self.batches.append(lines)
+            self.size += len(lines)
+
+    def take(self) -> list[list[LogLine]]:
+        """All that has come, at least something; nothing at the end."""
+        with self.changed:
+            while not (self.batches or self.closed):
+                self.changed.wait()
+            found, self.batches, self.size = self.batches, [], 0
+            self.changed.notify_all()
+        if not found and self.error:
+            raise self.error
+        return found
+
+    def close(self, error: BaseException | None = None) -> None:
+        """No more comes, or nobody listens any more."""
+        with self.changed:
+            self.closed, self.error = True, self.error or error
+            self.changed.notify_all()
+
+
+def _followed(backend: KubernetesBackend, ref: Ref, query: LogQuery) -> Iterator[LogLine]:
+    """What comes, until the job has ended and everything was read."""
+    following = Following(backend, ref, query)
+    thread = threading.Thread(target=following.run, name=f"arena-logs-{ref.name}", daemon=True)
+    thread.start()
+    try:
+        while batches := following.mailbox.take():
+            for lines in batches:
+                yield from lines
+    finally:
+        following.leave()
+
+
+class Following:
+    """Follows the replicas of a job, those too that come later: one thread each, and this one that looks for them."""
+
+    def __init__(self, backend: KubernetesBackend, ref: Ref, query: LogQuery) -> None:
+        self.backend = backend
+        self.ref = ref
+        self.query = query
+        self.mailbox = Mailbox()
+        self.stop = threading.Event()
+        self.readers: dict[str, Reader] = {}
+        self.known: set[tuple[str, int]] = set()
+        self.first = True
+
+    def run(self) -> None:
+        """Until the job has ended and every log was read."""
+        try:
+            with Watch(self.backend.reader, self.ref, self.backend.whole(self.ref)) as watch:
+                self.seats = Seats(watch.engine)
+                self._look_on(watch)
+                for reader in self.readers.values():
+                    reader.finish()
+            self.mailbox.close()
+        except BaseException as error:  # noqa: BLE001  (whoever reads the lines gets it)
+            self.mailbox.close(error)
+
+    def leave(self) -> None:
+        """Nobody listens any more."""
+        self.stop.set()
+        self.mailbox.close()
+
+    def _look_on(self, watch: Watch) -> None:
+        while not self.stop.is_set():
+            seen = watch.seen()
+            self._begin(watch, watch.found())
+            if seen.deleted:
+                return
+            if seen.state.final:
+                watch.refresh()
+                self._begin(watch, watch.found())
+                return
+            watch.wait(time.monotonic() + 1)
+
+    def _begin(self, watch: Watch, found: Found) -> None:
+        """Give starts that are new to the reader of their replica."""
+        query, starts = self.query, self.seats.starts(found.thing, found.pods)
+        for start in chosen(starts, query) if self.first or query.attempt is not None else starts:
+            if start.key in self.known or (query.replicas is not None and start.replica not in query.replicas):
+                continue
+            self._reader(watch, start.replica).take(start, tail=query.tail if self.first else None)
+        self.known |= {start.key for start in starts}
+        self.first = self.first and not starts
+
+    def _reader(self, watch: Watch, replica: str) -> Reader:
+        if replica not in self.readers:
+            self.readers[replica] = Reader(self, watch, replica)
+        return self.readers[replica]
+
+
+class Task(Struct, frozen=True):
+    """A start to be read, from its end where a tail was asked for."""
+
+    start: Start
+    tail: int | None = None
+
+
+class Reader:
+    """Reads the starts of one replica, one after the other, in a thread of its own."""
+
+    def __init__(self, following: Following, watch: Watch, replica: str) -> None:
+        from queue import SimpleQueue
+
+        self.following = following
+        self.watch = watch
+        self.tasks: SimpleQueue[Task | None] = SimpleQueue()
+        self.thread = threading.Thread(target=self._run, name=f"arena-log-{replica}", daemon=True)
+        self.thread.start()
+
+    def take(self, start: Start, *, tail: int | None = None) -> None:
+        """One more start to be read, after the others."""
+        self.tasks.put(Task(start, tail))
+
+    def finish(self) -> None:
+        """Return when all was read."""
+        self.tasks.put(None)
+        self.thread.join()
+
+    def _run(self) -> None:
+        try:
+            for task in iter(self.tasks.get, None):
+                self._read(task)
+        except BaseException as error:  # noqa: BLE001  (whoever reads the lines gets it)
+            self.following.mailbox.close(error)
+
+    def _read(self, task: Task) -> None:
+        backend, query = self.following.backend, self.following.query
+        stream = Stream(backend.api, backend.namespace, task.start, self.watch.pod, query.pieces)
+        for lines in Attempts(stream, self.watch, self.following.stop, backend.notes.add).lines(task.tail, query.since):
+            self.following.mailbox.put(lines)
+
+
+class Attempts:
+    """One start's log to its end: connections that break or end too early are followed by others."""
+
+    def __init__(self, stream: Stream, watch: Watch, stop: threading.Event, note: Notes) -> None:
+        self.stream = stream
+        self.start = stream.start
+        self.watch = watch
+        self.stop = stop
+        self.note = note
+        self.failing: float | None = None
+        self.pause = PAUSE
+
+    def lines(self, tail: int | None, since: datetime | None) -> Iterator[list[LogLine]]:
+        """The lines, and the end only when it is the end."""
+        while not self.stop.is_set():
+            over = self._over()
+            try:
+                for lines in self.stream.once(follow=True, stop=self.stop, tail=tail, since=since):
+                    self.failing, self.pause = None, PAUSE
+                    yield lines
+                if over:
+                    if lines := self.stream.cutter.end():
+                        yield lines
+                    break
+            except NotFoundError:
+                self._missed()
+                return
+            except ArenaError as error:
+                self._failed(error)
+            self._wait(over)
+        if self.stream.cutter.gap:
+            self.note(f"{self.start.replica}: a part of its log was not seen: the node had begun a new file")
+
+    def _over(self) -> bool:
+        """Whether nothing more can come than is written already."""
+        pod = self.watch.pod(self.start.uid)
+        return pod is None or has_ended(self.start, pod) or self.start.uid in self.watch.left
+
+    def _missed(self) -> None:
+        """Say that a pod has gone before its log was read to the end."""
+        what = "the end of its log" if self.stream.cutter.position.newest else "its log"
+        why = "the pod was deleted" if self.start.uid in self.watch.left else "the node keeps it no more"
+        self.note(f"{self.start.replica}: {what} was not seen: {why}")
+
+    def _failed(self, error: ArenaError) -> None:
+        now = time.monotonic()
+        self.failing = self.failing or now
+        if not isinstance(error, BackendError) and now - self.failing > PATIENCE / 4:
+            raise error
+        if now - self.failing > PATIENCE:
+            raise error
+
+    def _wait(self, over: bool) -> None:
+        """Until the pod has changed, or for a while that grows."""
+        if not over:
+            self.watch.wait_for(self._over, self.pause)
+        else:
+            self.stop.wait(self.pause)
+        self.pause = min(self.pause * 2, LONGEST_PAUSE)
