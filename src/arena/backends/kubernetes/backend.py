@@ -163,6 +163,11 @@ class KubernetesBackend:
         """The job as it is now."""
         return reading.seen(self.whole(ref))
 
+    def manifest(self, ref: Ref) -> dict[str, Any]:
+        """The job object as the server has it."""
+        found: dict[str, Any] = self.api.get(self.reader.path(load(ref.kind), ref.name))
+        return found
+
     def whole(self, ref: Ref) -> Found:
         """The object and pods of a job; NotFoundError where another job has taken its name."""
         found = self.reader.whole(load(ref.kind), ref.name)
