@@ -97,6 +97,8 @@ def kubelet(bed: Layout) -> Object:
         "failSwapOn": False,
         "imageGCHighThresholdPercent": 100,
         "maxPods": 110,
+        # In the usual folder kubelets of one machine remove each other's logs: they are of pods they do not know.
+        "podLogsDir": str(bed.folder / "pod-logs"),
         # Operators wait for the certificates in their Secret; a minute is the default.
         "syncFrequency": "2s",
         "nodeStatusReportFrequency": "10s",
