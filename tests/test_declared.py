@@ -48,9 +48,15 @@ def test_parts_of_a_role_have_flags_of_their_own() -> None:
     assert ours == {
         "ps.count": "--ps",
         "ps.cpu": "--ps-cpu",
+        "ps.cpu_limit": "--ps-cpu-limit",
         "ps.memory": "--ps-memory",
+        "ps.memory_limit": "--ps-memory-limit",
         "ps.gpus": "--ps-gpus",
         "ps.image": "--ps-image",
+        "ps.port": "--ps-port",
+        "ps.selector": "--ps-selector",
+        "ps.affinity_policy": "--ps-affinity-policy",
+        "ps.affinity_constraint": "--ps-affinity-constraint",
     }
 
 
@@ -215,7 +221,7 @@ def test_a_wrong_value_is_refused_by_its_flag(key: str, value: object, words: st
     ("key", "words"),
     [
         ("working-dir", "did you mean 'working_dir'?"),
-        ("worker", "did you mean 'workers'?"),
+        ("workerss", "did you mean 'workers'?"),
         ("node-selector", "did you mean 'selector'?"),
         ("labels", "did you mean 'label'?"),
         ("ps-cpu", "write ps: {cpu: …}"),

@@ -268,24 +268,27 @@ def _field(name: str, meta: msgspec.Meta, hint: Any, default: object, flag: str 
         choices=choices,
         ge=_whole(meta.ge),
         le=_whole(meta.le),
-        parts=tuple(_parts(name, flag, extra["group"], default)) if isinstance(default, Role) else (),
+        parts=tuple(_parts(name, flag, extra, default)) if isinstance(default, Role) else (),
     )
 
 
-def _parts(name: str, flag: str, group: str, role: Role) -> Iterator[Field]:
+def _parts(name: str, flag: str, extra: Mapping[str, Any], role: Role) -> Iterator[Field]:
     hints = bare_types(Role)
     for part, meta in metas(Role).items():
+        if extra["parts"] and part not in extra["parts"]:
+            continue
         spelling = flag if part == "count" else f"{flag}{option_name(part)[1:]}"
         field = _field(part, meta, hints[part], getattr(role, part), spelling)
         words = field.help.replace("this role", name).replace("per replica", f"per {name} replica")
-        yield field._replace(name=f"{name}.{part}", help=words, group=group)
+        old = tuple(f"--{alias}" for alias in extra["part_aliases"].get(part, ()))
+        yield field._replace(name=f"{name}.{part}", help=words, group=extra["group"], aliases=old)
 
 
 def _shape(name: str, hint: Any) -> tuple[Shape, tuple[str, ...]]:
     hint = _without_none(hint)
     origin = get_origin(hint) or hint
     if origin is Literal:
-        return "choice", get_args(hint)
+        return "choice", tuple(filter(None, get_args(hint)))
     shapes: dict[object, Shape] = {bool: "bool", int: "int", str: "text", tuple: "list", dict: "mapping", Role: "role"}
     if origin not in shapes:
         raise TypeError(f"{name}: a field is bool, int, str, a Literal, tuple[str, ...], dict[str, str] or Role")
@@ -439,6 +442,8 @@ def _role(field: Field, raw: object) -> Role:
         return raw
     values = raw if isinstance(raw, Mapping) else {"count": raw}
     known = {part.name.partition(".")[2]: part for part in field.parts}
+    if "count" not in known and not isinstance(raw, Mapping):
+        raise ValueError(f"must be pairs of key and value, as {{cpu: 2}}, not {_shown(raw)}; how many: {field.name}s")
     parts, problems = {}, []
     for key, value in values.items():
         try:

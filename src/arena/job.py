@@ -10,18 +10,25 @@ import contextlib
 import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import PurePath
+from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_type_hints
 
 import msgspec
 from msgspec import Struct, field
 
-from arena import quantity
+from arena import cluster, quantity
 from arena.errors import SpecError
 from arena.secrets import MASK, looks_secret
 
 Local = Literal["used", "noted", "refused"]
 Ends = Literal["all", "first", "never"]
 RestartPolicy = Literal["Never", "OnFailure", "Always", "ExitCode"]
+PullPolicy = Literal["", "Always", "IfNotPresent", "Never"]
+CleanPolicy = Literal["", "Running", "All", "None"]
+SyncMode = Literal["", "git", "rsync"]
+AffinityPolicy = Literal["none", "spread", "binpack"]
+AffinityConstraint = Literal["preferred", "required"]
+Logs = Literal["none", "volume", "mount"]
 Env = dict[str, str]
 
 
@@ -34,13 +41,16 @@ def flag(
     local: Local = "used",
     aliases: tuple[str, ...] = (),
     common: bool = False,
+    parts: tuple[str, ...] = (),
+    part_aliases: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
     ge: int | None = None,
     le: int | None = None,
 ) -> msgspec.Meta:
     """The declaration of one field: its help, its spellings, and what it means on the local backend.
 
     `common` fields stand in the short `--help`. `ge` and `le` bound numbers. `local` is one of
-    used, noted (one line says it has no effect here) and refused.
+    used, noted (one line says it has no effect here) and refused. Of a role, `parts` are those that can be set, by
+    default all, and `part_aliases` their old spellings.
     """
     extra = {
         "short": short,
@@ -49,24 +59,42 @@ def flag(
         "local": local,
         "aliases": aliases,
         "common": common,
+        "parts": parts,
+        "part_aliases": part_aliases,
     }
     return msgspec.Meta(description=help, extra=extra, ge=ge, le=le)
 
 
 class Role(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The replicas of one role: what a user sets for it (`ps=Role(count=1, cpu="2")`), completed by `Job.roles()`."""
+    """The replicas of one role: what a user sets for it (`ps=Role(count=1, cpu="2")`), completed by `Job.roles()`.
+
+    What has no `flag()` is decided by the job's type: words and environment, whether data is mounted, what becomes
+    of the folder of TensorBoard's logs.
+    """
 
     count: Annotated[int, flag("replicas of this role", ge=0, le=10_000)] = 0
     cpu: Annotated[str, flag("CPUs per replica, as 2 or 500m", local="noted")] = ""
+    cpu_limit: Annotated[str, flag("most CPUs per replica, where it is not --cpu's number", local="noted")] = ""
     memory: Annotated[str, flag("memory limit per replica, as 4Gi")] = ""
+    memory_limit: Annotated[str, flag("most memory per replica, where --memory only asks for it", local="noted")] = ""
     gpus: Annotated[int, flag("GPUs per replica", ge=0, le=1024)] = 0
     image: Annotated[str, flag("container image of this role", local="noted")] = ""
+    port: Annotated[int, flag("port of this role", local="noted", ge=0, le=65535)] = 0
+    selector: Annotated[
+        Env, flag("only nodes with this label, instead of --selector", metavar="KEY=VALUE", local="noted")
+    ] = field(default_factory=dict)
+    affinity_policy: Annotated[AffinityPolicy, flag("spread over nodes, or binpack", local="noted")] = "none"
+    affinity_constraint: Annotated[AffinityConstraint, flag("how strong that is", local="noted")] = "preferred"
     name: str = ""
     argv: tuple[str, ...] = ()
     env: Env = field(default_factory=dict)
     ends: Ends = "all"
     ranked: bool = True
     nproc: int = 1
+    device: tuple[str, ...] = ()
+    rdma: bool = False
+    data: bool = True
+    logs: Logs = "mount"
 
 
 class Seat(Struct, frozen=True, kw_only=True):
@@ -110,6 +138,7 @@ class Job(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_de
     type_name: ClassVar[str] = "job"
     trainer: ClassVar[str] = "job"
     ports: ClassVar[Literal["master", "each", "none"]] = "master"
+    one_line: ClassVar[bool] = False  # `submit` joins the words before `--` to one shell line, as Arena (Go) does
 
     name: Annotated[str, flag("name of the job", common=True, metavar="NAME")] = ""
     command: Annotated[tuple[str, ...], flag("program and its arguments", group="Program")] = ()
@@ -124,13 +153,23 @@ class Job(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_de
         Env,
         flag("environment variable; KEY alone takes the value from here", common=True, short="e", metavar="KEY=VALUE"),
     ] = field(default_factory=dict)
-    working_dir: Annotated[str, flag("folder the program starts in", metavar="DIR", group="Program")] = ""
+    working_dir: Annotated[
+        str, flag("folder the program starts in", metavar="DIR", aliases=("workingDir",), group="Program")
+    ] = ""
     image: Annotated[str, flag("container image", common=True, group="Cluster", local="noted")] = ""
     label: Annotated[
         Env, flag("label of the job", short="l", metavar="KEY=VALUE", aliases=("labels",), group="Job")
     ] = field(default_factory=dict)
     annotation: Annotated[
-        Env, flag("annotation of the job", metavar="KEY=VALUE", aliases=("annotations",), group="Job", local="noted")
+        Env,
+        flag(
+            "annotation of the job",
+            short="a",
+            metavar="KEY=VALUE",
+            aliases=("annotations",),
+            group="Job",
+            local="noted",
+        ),
     ] = field(default_factory=dict)
     selector: Annotated[
         Env,
@@ -142,12 +181,83 @@ class Job(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_de
         ),
     ] = field(default_factory=dict)
     toleration: Annotated[
-        tuple[str, ...], flag("taint to tolerate", metavar="KEY=VALUE:EFFECT", group="Placement", local="noted")
+        tuple[str, ...],
+        flag("taint to tolerate, or all", metavar="KEY=VALUE:EFFECT,OPERATOR", group="Placement", local="noted"),
     ] = ()
+    priority: Annotated[str, flag("priority class", short="p", group="Placement", metavar="CLASS", local="noted")] = ""
+    scheduler: Annotated[str, flag("scheduler of the pods", group="Placement", metavar="NAME", local="noted")] = ""
+    gang: Annotated[bool, flag("start all replicas together or none (coscheduling)", group="Placement")] = False
+    queue: Annotated[bool, flag("start suspended, for kube-queue", group="Placement", local="noted")] = False
+    queue_name: Annotated[str, flag("queue of Kueue", group="Placement", metavar="QUEUE", local="noted")] = ""
     data: Annotated[
-        tuple[str, ...], flag("volume claim and where to mount it", metavar="CLAIM:/PATH", group="Cluster",
-                              local="refused")
+        tuple[str, ...],
+        flag("volume claim and where to mount it", short="d", metavar="CLAIM:/PATH", group="Data", local="refused"),
+    ] = ()
+    data_dir: Annotated[
+        tuple[str, ...],
+        flag("folder of the nodes and where to mount it", metavar="/FOLDER[:/PATH]", aliases=("dataDir",),
+             group="Data", local="refused"),
     ] = ()  # fmt: skip
+    output: Annotated[
+        str,
+        flag("keep what is written to $ARENA_OUTPUT_DIR in a volume claim", metavar="CLAIM:/PATH", group="Data",
+             local="refused"),
+    ] = ""  # fmt: skip
+    config_file: Annotated[
+        tuple[str, ...],
+        flag("file of this machine and where the containers have it", metavar="FILE:/PATH", group="Data",
+             local="refused"),
+    ] = ()  # fmt: skip
+    sync_mode: Annotated[
+        SyncMode,
+        flag("fetch the code first, into code/ of the working folder", group="Code", aliases=("syncMode",),
+             local="refused"),
+    ] = ""  # fmt: skip
+    sync_source: Annotated[
+        str, flag("where the code is: a URL", group="Code", metavar="URL", aliases=("syncSource",), local="refused")
+    ] = ""
+    sync_image: Annotated[
+        str, flag("image that fetches it", group="Code", metavar="IMAGE", aliases=("syncImage",), local="noted")
+    ] = ""
+    image_pull_policy: Annotated[PullPolicy, flag("when the image is pulled", group="Cluster", local="noted")] = ""
+    image_pull_secret: Annotated[
+        tuple[str, ...],
+        flag("secret of the image's registry", group="Cluster", metavar="SECRET", aliases=("image-pull-secrets",),
+             local="noted"),
+    ] = ()  # fmt: skip
+    shell: Annotated[str, flag("shell of a shell line", group="Program", metavar="SHELL")] = ""
+    device: Annotated[
+        tuple[str, ...],
+        flag("devices per worker that are no NVIDIA GPUs", metavar="NAME=COUNT", group="Resources", local="refused"),
+    ] = ()
+    rdma: Annotated[bool, flag("an RDMA device per worker", group="Resources", local="noted")] = False
+    share_memory: Annotated[
+        str, flag("size of /dev/shm, as 2Gi; 0: as the node has it", group="Resources", metavar="SIZE", local="noted")
+    ] = ""
+    host_network: Annotated[bool, flag("the node's network", group="Cluster", aliases=("hostNetwork",))] = False
+    host_ipc: Annotated[
+        bool, flag("the node's shared memory and semaphores", group="Cluster", aliases=("hostIPC",))
+    ] = False
+    host_pid: Annotated[bool, flag("the node's processes", group="Cluster", aliases=("hostPID",))] = False
+    tensorboard: Annotated[bool, flag("a TensorBoard beside the job", group="TensorBoard", local="noted")] = False
+    tensorboard_image: Annotated[
+        str,
+        flag("image of TensorBoard", group="TensorBoard", metavar="IMAGE", aliases=("tensorboardImage",),
+             local="noted"),
+    ] = ""  # fmt: skip
+    logdir: Annotated[
+        str, flag("folder of its event files", group="TensorBoard", metavar="/PATH", local="noted")
+    ] = ""  # fmt: skip
+    model_name: Annotated[str, flag("name of the model that comes out", group="Model", metavar="NAME",
+                                    local="noted")] = ""  # fmt: skip
+    model_source: Annotated[str, flag("where the model will lie", group="Model", metavar="URI", local="noted")] = ""
+    clean_task_policy: Annotated[
+        CleanPolicy,
+        flag("which pods go when the job has ended", group="Life", aliases=("cleanTaskPolicy",), local="noted"),
+    ] = ""
+    keep_failed: Annotated[
+        bool, flag("keep all pods when one has failed, to look at them", group="Life", local="noted")
+    ] = False  # fmt: skip
     restart_policy: Annotated[
         RestartPolicy, flag("when the gang is started again", group="Life", metavar="POLICY")
     ] = "Never"  # fmt: skip
@@ -166,7 +276,7 @@ class Job(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_de
 
     def argv(self, python: str = "python") -> tuple[str, ...]:
         """The words to start: `command` with the interpreter it needs in front."""
-        return launch(self.command, python)
+        return launch(self.command, python, self.shell)
 
     def roles(self, python: str = "python") -> list[Role]:
         """The replicas this job has, by role."""
@@ -180,8 +290,14 @@ class Job(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_de
                 memory=self.memory,
                 gpus=self.gpus,
                 nproc=self.processes,
+                device=self.device,
+                rdma=self.rdma,
             )
         ]
+
+    def cluster_roles(self, python: str = "python3") -> list[Role]:
+        """The replicas as a cluster has them; only MPI's are not those of one machine."""
+        return self.roles(python)
 
     def join(self, seat: Seat) -> Joined:
         """What tells the process in this seat who and where its peers are."""
@@ -260,8 +376,8 @@ def is_python_file(command: tuple[str, ...]) -> bool:
     return bool(command) and (command[0] == "-m" or (command[0].endswith(".py") and not _is_shell_line(command)))
 
 
-def launch(command: tuple[str, ...], python: str = "python") -> tuple[str, ...]:
-    """What to start for the words typed.
+def launch(command: tuple[str, ...], python: str = "python", shell: str = "") -> tuple[str, ...]:
+    """What to start for the words typed. With a `shell`, one word is a line for it.
 
     >>> launch(("train.py", "--lr", "0.1"))
     ('python', 'train.py', '--lr', '0.1')
@@ -272,10 +388,10 @@ def launch(command: tuple[str, ...], python: str = "python") -> tuple[str, ...]:
         return ()
     if is_python_file(command):
         return (python, *command)
-    if _is_shell_line(command):
-        return ("sh", "-ec" if "\n" in command[0] else "-c", command[0])
+    if _is_shell_line(command) or (shell and len(command) == 1):
+        return (shell or "sh", "-ec" if "\n" in command[0] else "-c", command[0])
     if command[0].endswith(".sh"):
-        return ("sh", *command)
+        return (shell or "sh", *command)
     return command
 
 
@@ -377,6 +493,7 @@ def _common_problems(job: Job) -> Iterable[str]:
         elif key in RESERVED:
             yield f"--env: {key} is arena's own mark of a process"
     yield from _quantity_problems(job)
+    yield from _cluster_problems(job)
     if job.nproc_per_node > 1 and not _starts_processes(job.command):
         yield (
             "--nproc-per-node: only a .py file is started several times per worker;"
@@ -410,17 +527,53 @@ def _words(value: object) -> Iterable[tuple[str, str]]:
 def _quantity_problems(job: Job) -> Iterable[str]:
     parsers: list[tuple[str, Callable[[str], object]]] = [
         ("memory", quantity.parse_bytes),
+        ("memory_limit", quantity.parse_bytes),
+        ("share_memory", quantity.parse_bytes),
         ("cpu", quantity.parse_cpu),
+        ("cpu_limit", quantity.parse_cpu),
         ("running_timeout", quantity.parse_duration),
         ("ttl_after_finished", quantity.parse_duration),
     ]
     roles = {name: role for name in job.__struct_fields__ if isinstance(role := getattr(job, name), Role)}
     for name, parse in parsers:
-        if text := getattr(job, name):
+        if text := getattr(job, name, ""):
             yield from quantity_problem(option_name(name), text, parse)
         for role_name, role in roles.items():
             if text := getattr(role, name, ""):
                 yield from quantity_problem(option_name(f"{role_name}_{name}"), text, parse)
+
+
+def _cluster_problems(job: Job) -> Iterable[str]:
+    """What is wrong with the words that name things of a cluster, and with those that need each other."""
+    mounts: list[tuple[str, cluster.Mount]] = []
+    for name, parse in (
+        ("data", cluster.parse_data),
+        ("data_dir", cluster.parse_data_dir),
+        ("config_file", cluster.parse_config_file),
+    ):
+        words = getattr(job, name)
+        yield from cluster.list_problems(option_name(name), words, parse)
+        mounts += ((option_name(name), mount) for mount in cluster.parsed(words, parse))
+    yield from cluster.mount_problems(mounts)
+    yield from cluster.list_problems("--output", filter(None, [job.output]), cluster.parse_output)
+    yield from cluster.list_problems("--logdir", filter(None, [job.logdir]), cluster.parse_folder)
+    yield from cluster.list_problems("--toleration", job.toleration, cluster.parse_toleration)
+    yield from cluster.list_problems("--device", job.device, cluster.parse_device)
+    yield from _pair_problems(job)
+
+
+def _pair_problems(job: Job) -> Iterable[str]:
+    """Flags that mean nothing without another."""
+    if job.sync_mode and not job.sync_source:
+        yield "--sync-mode: --sync-source must say where the code is"
+    if not job.sync_mode:
+        for name in ("sync_source", "sync_image"):
+            if getattr(job, name):
+                yield f"{option_name(name)}: --sync-mode must say how the code is fetched: git or rsync"
+    if job.model_source and not job.model_name:
+        yield "--model-source: --model-name must name the model"
+    if job.shell and not (len(job.command) == 1 or (job.command[:1] and job.command[0].endswith(".sh"))):
+        yield f"--shell: {job.command[0]!r} and its words are no shell line; quote them as one"
 
 
 def quantity_problem(label: str, text: str, parse: Callable[[str], object]) -> Iterable[str]:

@@ -109,9 +109,9 @@ def _list(field: Field) -> Schema:
 
 
 def _role(field: Field) -> Schema:
-    count, *_ = (part for part in field.parts if part.name.endswith(".count"))
+    counts = [_int(part) for part in field.parts if part.name.endswith(".count")]
     parts: Schema = {"type": "object", "properties": _properties(field.parts), "additionalProperties": False}
-    return {"anyOf": [_int(count), parts]}
+    return {"anyOf": [*counts, parts]}
 
 
 _SHAPES: dict[str, Callable[[Field], Schema]] = {

@@ -276,7 +276,7 @@ def test_help_all_shows_every_flag_by_group_and_what_it_means_here(capsys: pytes
         assert field.flag in text
         assert f"\n{field.group}:\n" in text or not field.flag
     plain = " ".join(text.split())
-    assert "taint to tolerate; several times (no effect on this machine)" in plain
+    assert "taint to tolerate, or all; several times (no effect on this machine)" in plain
     assert "(not possible on this machine)" in plain
     assert "--dry-run[=client|server]" in plain
     assert "--retries" not in plain

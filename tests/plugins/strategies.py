@@ -27,6 +27,20 @@ sizes = st.sampled_from(["2", "500m", "1.5", "4Gi", "64Mi"])
 durations = st.sampled_from(["90s", "2h", "1h30m", "1d"])
 pairs = st.dictionaries(words.filter(lambda key: bool(key) and "=" not in key), words.filter(lambda v: v != MASK))
 FIXED = {
+    "cpu_limit": sizes,
+    "memory_limit": sizes,
+    "share_memory": sizes | st.just("0"),
+    "starting_timeout": durations,
+    "role_sequence": st.sampled_from(["w,p", "Worker,PS,Chief,Evaluator"]),
+    "toleration": st.lists(
+        st.sampled_from(["all", "a", "a:NoExecute", "a=b", "a=:NoSchedule", "x/y=z:NoSchedule,Equal"]), max_size=3
+    ).map(tuple),
+    "device": st.sampled_from([(), ("amd.com/gpu=1",), ("a=2", "b.c/d=3")]),
+    "data": st.sampled_from([(), ("claim:/a",), ("one:/a", "two.x:/b/c d")]),
+    "data_dir": st.sampled_from([(), ("/a1",), ("/x:/y", "/z:/no")]),
+    "config_file": st.sampled_from([(), ("a.json:/etc/a.json",), ("~/x:y:/q", "/etc/hosts")]),
+    "output": st.sampled_from(["", "claim:/", "claim:/a b"]),
+    "logdir": st.sampled_from(["", "/logs", "/a/ b"]),
     "name": st.from_regex(r"\A[a-z]([-a-z0-9]{0,10}[a-z0-9])?\Z") | st.sampled_from(["no", "y", "on", "null", ""]),
     "cpu": sizes,
     "memory": sizes,

@@ -23,8 +23,11 @@ class MPIJob(Job, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_de
     type_name: ClassVar[str] = "mpi"
     trainer: ClassVar[str] = "mpijob"
     ports: ClassVar = "none"
+    one_line: ClassVar = True
 
     slots_per_worker: Annotated[int, flag("ranks per worker", group="MPI", ge=1, le=1024)] = 1
+    gputopology: Annotated[bool, flag("GPUs that are near each other", group="MPI", local="noted")] = False
+    mounts_on_launcher: Annotated[bool, flag("the launcher has the data too", group="MPI")] = False
 
     @property
     def ranks(self) -> int:
@@ -43,6 +46,12 @@ class MPIJob(Job, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_de
         (launcher,) = Job.roles(self, python)
         gpus = self.gpus * self.workers
         return [replace(launcher, name="launcher", count=1, gpus=gpus, ranked=False)]
+
+    def cluster_roles(self, python: str = "python3") -> list[Role]:
+        """A Launcher without devices, and the hosts, whose pods run nothing of their own."""
+        (every,) = Job.roles(self, python)
+        launcher = replace(every, name="launcher", count=1, gpus=0, device=(), rdma=False, ranked=False)
+        return [replace(launcher, data=self.mounts_on_launcher), replace(every, argv=(), ranked=False)]
 
     def join(self, seat: Seat) -> Joined:
         hostfile = f"{seat.folder}/hostfile"

@@ -21,6 +21,7 @@ class PyTorchJob(Job, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
 
     type_name: ClassVar[str] = "pytorch"
     trainer: ClassVar[str] = "pytorchjob"
+    one_line: ClassVar[bool] = True
 
     def roles(self, python: str = "python") -> list[Role]:
         (every,) = Job.roles(self, python)
