@@ -62,6 +62,7 @@ class Cutter:
         self.pieces = pieces
         self.position = Position()
         self.gap = False  # lines are missing: the node has begun a new file meanwhile
+        self.trouble = ""  # what the node says in the log's place
         self._rest: list[bytes] = []
         self._size = 0
         self._again = 0  # lines that come a second time
@@ -71,7 +72,7 @@ class Cutter:
 
     def begin(self) -> None:
         """A new connection, asked from `position.since`."""
-        self._rest, self._size = [], 0
+        self._rest, self._size, self.trouble = [], 0, ""
         self._again = self.position.count
         self._drop = self._given
 
@@ -145,8 +146,13 @@ class Cutter:
         found = []
         for line in lines:
             stamp, _, data = line.partition(b" ")
+            try:
+                time = parse(stamp.decode())
+            except ValueError:
+                self.trouble = line.decode(errors="replace")
+                return found
             passed(stamp, len(data))
-            found.append(LogLine(parse(stamp.decode()), name, role, index, rank, data, False, attempt))
+            found.append(LogLine(time, name, role, index, rank, data, False, attempt))
         return found
 
     def _line(self, stamp: bytes, data: bytes, *, partial: bool = False) -> LogLine:

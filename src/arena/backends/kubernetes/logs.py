@@ -85,6 +85,7 @@ def _all(stream: Stream, backend: KubernetesBackend, query: LogQuery) -> Iterato
     try:
         for lines in stream.once(follow=False, tail=query.tail, since=query.since):
             yield from lines
+        yield from stream.rest()
     except NotFoundError:
         backend.notes.add(f"{stream.start.replica}: its log was not seen: the pod was deleted")
 
@@ -127,10 +128,21 @@ class Stream:
                 for piece in opened.pieces():
                     if lines := self.cutter.feed(piece):
                         yield lines
+                    self._heed_trouble()
         except Stopped:
             return
-        if not follow and (lines := self.cutter.end()):
-            yield lines
+
+    def rest(self) -> list[LogLine]:
+        """What is left when there is no more: a last line that has no end."""
+        lines = self.cutter.end()
+        self._heed_trouble()
+        return lines
+
+    def _heed_trouble(self) -> None:
+        from arena.kube.errors import CutError
+
+        if self.cutter.trouble:
+            raise CutError(f"the log of pod {self.start.pod} cannot be read", why=self.cutter.trouble)
 
     def _query(self, *, follow: bool, tail: int | None, since: datetime | None) -> Mapping[str, str]:
         pod = self.pod_of(self.start.uid)
@@ -323,8 +335,7 @@ class Attempts:
                     self.failing, self.pause = None, PAUSE
                     yield lines
                 if over:
-                    if lines := self.stream.cutter.end():
-                        yield lines
+                    yield self.stream.rest()
                     break
             except NotFoundError:
                 self._missed()
