@@ -188,10 +188,16 @@ class Api:
         query = {"fieldManager": self.agent, "force": "true"} if how == "apply" else {}
         return self._write("PATCH", path, body, query, dry_run, PATCHES[how])
 
-    def delete(self, path: str, *, uid: str = "", propagation: str = "Background", grace: int | None = None) -> Object:
-        """What the server says; with a `uid` only that very object is deleted, not a later one of its name."""
+    def delete(
+        self, path: str, *, uid: str = "", version: str = "", propagation: str = "Background", grace: int | None = None
+    ) -> Object:
+        """What the server says; with a `uid` only that very object is deleted, not a later one of its name.
+
+        With a `version` it is deleted only if nobody has changed it since.
+        """
         body: Object = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": propagation}
-        body |= {"preconditions": {"uid": uid}} if uid else {}
+        only = {key: value for key, value in (("uid", uid), ("resourceVersion", version)) if value}
+        body |= {"preconditions": only} if only else {}
         body |= {"gracePeriodSeconds": grace} if grace is not None else {}
         return self._write("DELETE", path, body, {}, False)
 

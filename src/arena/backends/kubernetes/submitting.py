@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
+
+from msgspec import convert
 
 from arena.backends.base import Plan, Ref
 from arena.backends.kubernetes.planning import Made
+from arena.backends.kubernetes.stored import Store, is_code
 from arena.engines.base import MANAGED_BY, Manifest
-from arena.errors import AlreadyExistsError, ArenaError, BackendError
-from arena.kube.api import together
+from arena.engines.patching import apply_patch
+from arena.errors import AlreadyExistsError, ArenaError, BackendError, NotFoundError
+from arena.kube.api import Meta, together
 
 if TYPE_CHECKING:
     from arena.kube.api import Api
@@ -35,6 +42,9 @@ class Submission:
         self.made = made
         self.namespace = made.work.namespace
         self.created: list[str] = []
+        self.shared: dict[str, Manifest] = {}
+        self.unowned: list[Manifest] = []
+        self.store = Store(api, self.namespace)
 
     def carry_out(self) -> Ref:
         """Ask, make the helpers, make the job, give it its helpers."""
@@ -58,7 +68,7 @@ class Submission:
         ]
         calls += [self._dry_pod(pod) for pod in pods_of(self.made)]
         calls += [self._read(kind, name) for kind, name in named_by(self.made.thing, self.made.helpers)]
-        answers = together(calls)
+        answers: list[Any] = together([*calls, self.store.read])
         raise_first(answers)
         thing: Manifest = answers[0]
         return thing
@@ -71,8 +81,22 @@ class Submission:
 
     def make_helpers(self) -> None:
         """The helpers, side by side; those that are there already from a submit that was killed are taken over."""
-        answers = together([self._make(helper) for helper in self.made.helpers])
-        raise_first(answers)
+        going = self.store.room_for(self.made.helpers, datetime.now(UTC))
+        calls: list[Callable[[], Any]] = [partial(self.store.remove, one) for one in going]
+        calls += [self._share(one) if is_code(one) else self._make(one) for one in self.made.helpers]
+        raise_first(together(calls))
+
+    def _share(self, helper: Manifest) -> Callable[[], None]:
+        """Code is there already or it is made; it belongs to no run alone, so none takes it over."""
+        path, name = self.path_of(helper), helper["metadata"]["name"]
+
+        def share() -> None:
+            if name not in self.store.found:
+                with suppress(AlreadyExistsError):
+                    self.unowned.append(self.api.create(path, helper)["metadata"])
+            self.shared[f"{path}/{name}"] = helper
+
+        return share
 
     def _make(self, helper: Manifest) -> Callable[[], None]:
         path, name = self.path_of(helper), helper["metadata"]["name"]
@@ -97,14 +121,28 @@ class Submission:
     def give(self, thing: Mapping[str, Any]) -> None:
         """Make the job the owner of its helpers: whoever deletes it deletes them."""
         patch = {"metadata": {"ownerReferences": [owner_of(thing)]}}
-        together([self._give(path, patch) for path in self.created])
+        own = [self._give(path, patch) for path in self.created]
+        together(own + [self._join(path, patch) for path in self.shared])
 
     def _give(self, path: str, patch: Manifest) -> Callable[[], Any]:
         return lambda: self.api.patch(path, patch, how="strategic")
 
+    def _join(self, path: str, patch: Manifest) -> Callable[[], Any]:
+        """One more owner of shared code; it is made again when its last other owner took it away meanwhile."""
+
+        def join() -> Any:
+            try:
+                return self.api.patch(path, patch, how="strategic")
+            except NotFoundError:
+                helper = self.shared[path]
+                return self.api.create(self.path_of(helper), apply_patch(helper, patch))
+
+        return join
+
     def undo(self) -> None:
         """Remove the helpers that were made for a job that is not."""
-        together([self._remove(path) for path in self.created])
+        calls: list[Callable[[], Any]] = [partial(self.store.remove, convert(one, Meta)) for one in self.unowned]
+        together(calls + [self._remove(path) for path in self.created])
 
     def _remove(self, path: str) -> Callable[[], Any]:
         return lambda: self.api.delete(path)
