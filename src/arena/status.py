@@ -80,7 +80,8 @@ class Observed(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """What was seen of a job, before anything is concluded: the word of whoever runs it, and its replicas.
 
     `word` is the operator's or supervisor's condition: "" (just created), Pending, Queued, Running, Restarting,
-    Suspended, Succeeded, Failed, Stopped, Deleted, Deadline, Lost, Ended. `earlier` holds the replicas of earlier attempts.
+    Suspended, Succeeded, Failed, Stopped, Deleted, Deadline, Lost, Ended. `earlier` holds the replicas of earlier
+    attempts, `warnings` what was seen and that word leaves out.
     """
 
     word: str = ""
@@ -93,6 +94,7 @@ class Observed(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     attempt: int = 1
     replicas: tuple[Replica, ...] = ()
     earlier: tuple[Replica, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 class Status(Struct, frozen=True, kw_only=True, gc=False):
@@ -185,12 +187,16 @@ def decide(seen: Observed) -> Status:
     state = WORDS.get(seen.word, State.UNKNOWN)
     if state is State.UNKNOWN:
         return Status(state=state, reason=seen.word, message=seen.message, since=seen.since)
-    if state is State.PENDING and any(r.started and not r.ended for r in seen.replicas):
+    if state is State.PENDING and any(r.started for r in seen.replicas):
         state = State.RUNNING
-    if state is State.RUNNING and seen.replicas and not any(r.started for r in (*seen.replicas, *seen.earlier)):
+    if state is State.RUNNING and seen.replicas and not any(map(_begun, (*seen.replicas, *seen.earlier))):
         state = State.PENDING  # an operator's word for pods that are made, not for processes that run
     reason, message = _reason(seen, state)
     return Status(state=state, reason=reason, message=message, since=seen.since or seen.finished or seen.created)
+
+
+def _begun(replica: Replica) -> bool:
+    return replica.started is not None or replica.state is not State.PENDING
 
 
 def first_failure(seen: Observed) -> Replica | None:

@@ -19,6 +19,7 @@ PART_LABEL = "arena.kubeflow.org/part"
 MANAGED_BY = "app.kubernetes.io/managed-by"
 RUN_ANNOTATION = "arena.kubeflow.org/run"
 STOPPED_ANNOTATION = "arena.kubeflow.org/stopped"
+ROLES_ANNOTATION = "arena.kubeflow.org/roles"
 
 
 class Kind(Struct, frozen=True):

@@ -6,17 +6,20 @@ other pods; `--keep-failed` gives each index a limit of its own instead, so that
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 
 from msgspec import field
+from msgspec.structs import replace
 
-from arena.engines import pods
+from arena.engines import gang, pods
 from arena.engines.base import NAME_LABEL, STOPPED_ANNOTATION, Manifest, Work
+from arena.engines.gang import Asked, Key, Said
 from arena.engines.objects import Condition, Part, Pod, Template, Thing
+from arena.engines.starter import started
 from arena.job import Role, Seat
 from arena.quantity import parse_duration
-from arena.status import Observed, Replica
+from arena.status import Observed
 
 LONGEST = 63  # of a pod's host name `NAME-INDEX`, which is also a DNS label
 PORT = 29500
@@ -80,7 +83,7 @@ class IndexedJob:
     def render(self, work: Work) -> Manifest:
         count = _count(work.roles)
         role = work.roles[0]
-        template = pods.template(work, role, self.container, env=_env(work, role, count))
+        template = pods.template(work, started(role), self.container, env=_env(work, role, count))
         template["spec"]["subdomain"] = work.name
         limit = {"backoffLimitPerIndex": 0} if work.keep_failed else {"backoffLimit": work.job.retry}
         spec: Manifest = {
@@ -94,7 +97,9 @@ class IndexedJob:
             spec["activeDeadlineSeconds"] = int(parse_duration(work.job.running_timeout))
         if work.job.ttl_after_finished:
             spec["ttlSecondsAfterFinished"] = int(parse_duration(work.job.ttl_after_finished))
-        return {"apiVersion": "batch/v1", "kind": "Job", "metadata": pods.metadata(work), "spec": spec}
+        metadata = pods.metadata(work)
+        metadata["annotations"] = {**metadata.get("annotations", {}), **gang.remembered(work.roles)}
+        return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
 
     def helpers(self, work: Work) -> Sequence[Manifest]:
         """The headless Service by which ranks find each other; a single replica needs none."""
@@ -110,19 +115,10 @@ class IndexedJob:
         return ({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec},)
 
     def read(self, thing: BatchJob, pods_: Sequence[Pod]) -> Observed:
-        found = list(_replicas(pods_, self.container))
-        word, condition = _word(thing)
-        return Observed(
-            word=word,
-            reason=condition.reason if condition and word in ("Failed", "Deadline") else "",
-            message=condition.message if condition else "",
-            created=_created(thing),
-            started=min((r.started for r in found if r.started), default=None),
-            finished=condition.last_transition_time if condition else None,
-            attempt=max((r.attempt for r in found), default=1),
-            replicas=tuple(_last(found)),
-            earlier=tuple(_earlier(found)),
-        )
+        spec = thing.spec
+        count = spec.completions if spec.completions is not None else spec.parallelism
+        found = gang.spots([Asked("worker", 1 if count is None else count, spec.template)], thing)
+        return gang.observe(thing, _said(thing), found, pods_, _place, self.container)
 
     def stopped(self) -> Manifest:
         return {"spec": {"suspend": True}}
@@ -142,39 +138,30 @@ def _env(work: Work, role: Role, count: int) -> list[Manifest]:
     return [index, *({"name": name, "value": value} for name, value in work.job.join(seat).env.items())]
 
 
-def _created(thing: Thing) -> datetime:
-    assert thing.metadata.creation_timestamp
-    return thing.metadata.creation_timestamp
+def _place(pod: Pod) -> Key:
+    index = pod.metadata.annotations.get(pods.INDEX_ANNOTATION, "")
+    return "worker", int(index) if index.isdecimal() else 0
 
 
-def _word(thing: BatchJob) -> tuple[str, Condition | None]:
-    """The controller's last word, with the condition that says it."""
-    if thing.metadata.annotations.get(STOPPED_ANNOTATION):
-        return "Stopped", None
-    for condition in thing.status.conditions:
-        if condition.status != "True":
-            continue
-        if condition.type == "Complete":
-            return "Succeeded", condition
-        if condition.type == "Failed":
-            return ("Deadline" if condition.reason == "DeadlineExceeded" else "Failed"), condition
+def _said(thing: BatchJob) -> Said:
+    """The controller's last word."""
+    status = thing.status
+    true = gang.true_conditions(status.conditions)
+    stopped = thing.metadata.annotations.get(STOPPED_ANNOTATION)
+    begun = Said(started=status.start_time, active=bool(status.active))
+    if ended := true.get("Complete") or true.get("SuccessCriteriaMet"):
+        return replace(begun, word="Succeeded", finished=status.completion_time or ended.last_transition_time)
+    if stopped:
+        at = true["Suspended"].last_transition_time if "Suspended" in true else None
+        return replace(begun, word="Stopped", reason="Stopped", message=stopped, finished=at)
+    if ended := true.get("Failed") or true.get("FailureTarget"):
+        word = "Deadline" if ended.reason == "DeadlineExceeded" else "Failed"
+        at = ended.last_transition_time
+        return replace(begun, word=word, reason=ended.reason, message=ended.message, finished=at)
     if thing.spec.suspend:
-        return "Suspended", None
-    return ("Running" if thing.status.active else ""), None
-
-
-def _replicas(pods_: Sequence[Pod], container: str) -> Iterator[Replica]:
-    newest: dict[int, Pod] = {}
-    for pod in sorted(pods_, key=lambda pod: str(pod.metadata.creation_timestamp)):
-        newest[int(pod.metadata.annotations.get(pods.INDEX_ANNOTATION, 0))] = pod
-    for index, pod in sorted(newest.items()):
-        yield from pods.replicas(pod, "worker", index, index, container)
-
-
-def _last(found: Sequence[Replica]) -> Iterator[Replica]:
-    yield from {r.name: r for r in found}.values()
-
-
-def _earlier(found: Sequence[Replica]) -> Iterator[Replica]:
-    last = {id(r) for r in _last(found)}
-    yield from (r for r in found if id(r) not in last)
+        queued = any(label in thing.metadata.labels for label in gang.QUEUE_LABELS)
+        word, reason = ("Queued", "Queue") if queued else ("Suspended", "Suspended")
+        return replace(begun, word=word, reason=reason, active=False)
+    if status.start_time is None:
+        return replace(begun, reason="NotYetSeen", message="not yet seen by its controller (Kubernetes)")
+    return replace(begun, word="Running" if status.active else "")

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar, get_type_hints
 
-from msgspec import Struct, field
+import msgspec
+from msgspec import Raw, Struct, field
+
+T = TypeVar("T")
+EMPTY = Raw(b"{}")
 
 
 class Part(Struct, frozen=True, kw_only=True, rename="camel", gc=False):
@@ -158,3 +162,48 @@ class Thing(Part, frozen=True):
     api_version: str = ""
     kind: str = ""
     metadata: Meta = Meta()
+
+
+def loosely(raw: Raw, kind: type[T]) -> T:
+    """The value as this struct; parts of a wrong type, which old schemas let through, get their defaults.
+
+    >>> loosely(Raw(b'{"exitCode": 3, "reason": 7}'), Terminated)
+    Terminated(exit_code=3, signal=0, reason='', message='', started_at=None, finished_at=None)
+    """
+    try:
+        return msgspec.json.decode(raw, type=kind)
+    except msgspec.ValidationError:
+        found: T = _fitting(msgspec.json.decode(raw), kind)
+        return found
+
+
+def _fitting(value: Any, kind: Any) -> Any:
+    """What of a value fits the type."""
+    try:
+        return msgspec.convert(value, kind, strict=False)
+    except msgspec.ValidationError:
+        pass
+    arguments: Any = getattr(kind, "__args__", ())
+    if isinstance(kind, type) and issubclass(kind, Struct):
+        return _fitting_struct(value if isinstance(value, dict) else {}, kind)
+    origin = getattr(kind, "__origin__", None)
+    if origin is list:
+        return [found for one in _listed(value) if (found := _fitting(one, arguments[0])) is not None]
+    if origin is dict:
+        pairs = value.items() if isinstance(value, dict) else ()
+        return {key: found for key, one in pairs if (found := _fitting(one, arguments[1])) is not None}
+    return None
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _fitting_struct(value: dict[str, Any], kind: type[Struct]) -> Struct:
+    hints = get_type_hints(kind)
+    fits = {}
+    for name, key in zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True):
+        found = _fitting(value[key], hints[name]) if key in value else None
+        if found is not None:
+            fits[name] = found
+    return kind(**fits)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import posixpath
 import re
 from collections.abc import Mapping, Sequence
@@ -9,7 +10,9 @@ from datetime import datetime
 from typing import Any
 
 from arena.engines.base import MANAGED_BY, NAME_LABEL, RUN_LABEL, Manifest, Work
-from arena.engines.objects import ContainerStatus, Pod, PodSpec, Terminated
+from arena.engines.objects import ContainerStatus, Pod, PodSpec, Template, Terminated
+from arena.engines.starter import processes
+from arena.errors import ArenaError
 from arena.job import Env, Role
 from arena.quantity import parse_bytes
 from arena.status import Replica, State
@@ -155,13 +158,32 @@ def replicas(pod: Pod, role: str, index: int, rank: int | None, container: str) 
     return [_ended(now, before, attempt - 1), now]
 
 
+def planned(template: Template, role: str, index: int, rank: int | None) -> Replica:
+    """A replica of which there is no pod: what its template says."""
+    return Replica(role=role, index=index, rank=rank, **_told(template.spec))
+
+
+def _told(spec: PodSpec) -> dict[str, Any]:
+    """What the pod's spec or template tells of its replica."""
+    limits = spec.containers[0].resources.limits if spec.containers else {}
+    nproc = max((processes(one.command) for one in spec.containers), default=1)
+    return {"gpus": gpus_of(spec), "memory_limit": _bytes(limits.get("memory")), "nproc": nproc}
+
+
+def _bytes(amount: str | int | None) -> int | None:
+    with contextlib.suppress(ValueError, ArenaError):
+        return parse_bytes(str(amount)) if amount else None
+    return None
+
+
 def gpus_of(spec: PodSpec) -> int:
     """How many GPUs a pod asks for."""
     return sum(_gpus(c.resources.limits or c.resources.requests) for c in spec.containers)
 
 
 def _gpus(amounts: Mapping[str, str | int]) -> int:
-    return sum(int(amount) for name, amount in amounts.items() if name == GPU or name.startswith("nvidia.com/mig-"))
+    found = [str(amount) for name, amount in amounts.items() if name.endswith("/gpu") or "nvidia.com/mig-" in name]
+    return sum(int(amount) for amount in found if amount.isdecimal())
 
 
 def _status_of(pod: Pod, container: str) -> ContainerStatus | None:
@@ -170,7 +192,6 @@ def _status_of(pod: Pod, container: str) -> ContainerStatus | None:
 
 
 def _now(pod: Pod, status: ContainerStatus | None, role: str, index: int, rank: int | None, attempt: int) -> Replica:
-    memory = next((c.resources.limits.get("memory") for c in pod.spec.containers[:1]), None)
     base = Replica(
         role=role,
         index=index,
@@ -178,9 +199,8 @@ def _now(pod: Pod, status: ContainerStatus | None, role: str, index: int, rank: 
         attempt=attempt,
         pod=pod.metadata.name,
         node=pod.spec.node_name,
-        gpus=gpus_of(pod.spec),
-        memory_limit=parse_bytes(str(memory)) if memory else None,
         restarts=attempt - 1,
+        **_told(pod.spec),
     )
     if status and status.state.terminated:
         return _ended(base, status.state.terminated, attempt)

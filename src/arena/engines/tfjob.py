@@ -1,0 +1,34 @@
+"""TFJob of the training operator, which tells each replica its peers in TF_CONFIG."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from arena.engines.base import Work
+from arena.engines.kubeflow import ReplicaEngine, ReplicaJob, ReplicaSpec
+from arena.job import Role
+
+
+class TFJobEngine(ReplicaEngine):
+    """The engine `tfjob`."""
+
+    name: ClassVar[str] = "tfjob"
+    kind: ClassVar[str] = "TFJob"
+    types: ClassVar[tuple[str, ...]] = ("tensorflow",)
+    container: ClassVar[str] = "tensorflow"
+    controllers: ClassVar[tuple[str, ...]] = ("tfjob-controller",)
+    specs: ClassVar[str] = "tfReplicaSpecs"
+    order: ClassVar[tuple[str, ...]] = ("ps", "chief", "master", "worker", "evaluator")
+
+    def spelled(self, role: Role) -> str:
+        return "PS" if role.name == "ps" else role.name.capitalize()
+
+    def restarts(self, work: Work, role: Role) -> str:
+        """As Arena (Go) has it for its own commands: Workers beside a Chief on failure, all others never."""
+        if work.upstream and work.job.restart_policy == "Never":
+            chief = any(other.name == "chief" for other in work.roles)
+            return "OnFailure" if chief and role.name == "worker" else "Never"
+        return super().restarts(work, role)
+
+    def specs_of(self, thing: ReplicaJob) -> dict[str, ReplicaSpec]:
+        return thing.spec.tf_replica_specs
