@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from arena.cli import common
+
+if TYPE_CHECKING:
+    from arena.client import Handle
 
 
 @click.command(
@@ -15,6 +18,7 @@ from arena.cli import common
 Examples:
   arena export mnist > mnist.yaml         its run file; arena run -f mnist.yaml repeats it
   arena export mnist@2                    an older run
+  arena export mnist --manifest | kubectl apply --dry-run=server -f -
 """
 )
 @click.argument("name", shell_complete=common.complete_names)
@@ -23,11 +27,30 @@ Examples:
 def export(ctx: click.Context, name: str, manifest: bool) -> None:
     """Print the run file of a job: what run -f and submit -f read. Secret values are masked."""
     from arena import runfile
-    from arena.errors import UnsupportedError
 
+    handle = common.client(ctx).get(name, gone=True)
     if manifest:
-        raise UnsupportedError("manifests are not in this version yet", hint="arena export without --manifest")
-    click.echo(runfile.dump(common.client(ctx).get(name, gone=True).job(), masked=True), nl=False)
+        _print_manifest(handle)
+    else:
+        click.echo(runfile.dump(handle.job(), masked=True), nl=False)
+
+
+def _print_manifest(handle: Handle) -> None:
+    """The object as kubectl apply takes it: from the cluster, else what the recorded job would become now."""
+    from arena.backends.kubernetes.backend import KubernetesBackend
+    from arena.backends.kubernetes.sending import applicable
+    from arena.cli import output
+
+    if isinstance(handle.where, KubernetesBackend) and not handle.get().deleted:
+        output.emit_objects([applicable(handle.where.manifest(handle.ref))], "yaml")
+        return
+    from arena.cli.objects import cluster_of
+
+    job = handle.job()
+    cluster_of(handle.client, "a manifest")
+    plan = handle.client.plan(job, creates="run" if job.type_name == "job" else "type", dry="client")
+    common.say(f"{handle.name} is not in the cluster: this is what its recorded job becomes now")
+    output.emit_objects([one for one in plan.steps if one["kind"] != "Secret"][-1:], "yaml")
 
 
 class Words(click.Command):

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from arena.runfile import RunFile
     from arena.status import Seen
 
+OBJECT = "object"  # the type of `submit -f` where the file holds an operator's own object
 AGAIN = 0.8  # seconds in which a second Ctrl-C deletes the job
 
 
@@ -125,6 +126,10 @@ class Submit(click.Group):
         return jobs.names()
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name == OBJECT:
+            from arena.cli import objects
+
+            return objects.submit
         kind = jobs.load(name)
         text = (kind.__doc__ or "").partition("\n")[0]
         command = JobCommand(
@@ -188,15 +193,16 @@ def _any_type() -> JobCommand:
 
 
 def _type_of(args: list[str]) -> str:
-    """The type of a `submit` that names none: it stands in its run file."""
+    """The type of a `submit` that names none: it stands in its run file, or the file holds an operator's object."""
     from arena import runfile
+    from arena.cli.objects import is_object
 
     own = args[: args.index("--")] if "--" in args else args
     for word, following in zip(own, [*own[1:], ""], strict=False):
-        if word in ("-f", "--file") and following:
-            return runfile.read(runfile.read_text(following), following).type
-        if word.startswith("--file="):
-            return runfile.read(runfile.read_text(word[7:]), word[7:]).type
+        file = following if word in ("-f", "--file") else word[7:] if word.startswith("--file=") else ""
+        if file:
+            text = runfile.read_text(file)
+            return OBJECT if is_object(text) else runfile.read(text, file).type
     raise click.UsageError("which type? arena submit TYPE, or -f FILE; types: " + ", ".join(jobs.names()))
 
 
@@ -301,9 +307,7 @@ def _make(
     from arena.cli.signals import Interrupt, Signals
     from arena.errors import ArenaError
 
-    limits = Limits(
-        common.seconds("--timeout", given["timeout"]), common.seconds("--start-timeout", given["start_timeout"])
-    )
+    limits = limits_of(given)
     if not given["dry_run"]:
         _can_act(given, attached=attached, followed=creates == "run")
     client = client or common.client(ctx)
@@ -318,8 +322,8 @@ def _make(
         try:
             with signals.hold():
                 handle = client.submit(plan, replace=given["replace"], force=given["force"])
-                _submitted(handle, given, attached=attached, followed=creates == "run")
-            return _attached(handle, given, limits, followed=creates == "run") if attached else 0
+                submitted(handle, given, attached=attached, followed=creates == "run")
+            return finish(handle, given, limits, followed=creates == "run") if attached else 0
         except Interrupt as stop:
             return _interrupted(handle, stop, signals, given) if handle else stop.exit_code
         except BrokenPipeError:
@@ -331,6 +335,13 @@ def _make(
             handle.delete(force=True)
             what = f"job {handle.name!r} was deleted: its time was over" if error.exit_code == 124 else error.what
             raise type(error)(what, why=error.why or "--rm ties it to this command") from error
+
+
+def limits_of(given: Mapping[str, Any]) -> Limits:
+    """How long the command line says to wait."""
+    return Limits(
+        common.seconds("--timeout", given["timeout"]), common.seconds("--start-timeout", given["start_timeout"])
+    )
 
 
 def _can_act(given: Mapping[str, Any], *, attached: bool, followed: bool) -> None:
@@ -417,7 +428,8 @@ def _say_plan(client: Client, plan: Plan, given: Mapping[str, Any]) -> None:
         common.say(f"Note: {note}")
 
 
-def _submitted(job: Handle, given: Mapping[str, Any], *, attached: bool, followed: bool) -> None:
+def submitted(job: Handle, given: Mapping[str, Any], *, attached: bool, followed: bool) -> None:
+    """Say that a job was accepted; its name or itself as data where that was asked for."""
     from arena.cli import output
 
     fmt = given["fmt"]
@@ -433,7 +445,7 @@ def _submitted(job: Handle, given: Mapping[str, Any], *, attached: bool, followe
     sys.stdout.flush()
 
 
-def _attached(job: Handle, given: Mapping[str, Any], limits: Limits, *, followed: bool) -> int:
+def finish(job: Handle, given: Mapping[str, Any], limits: Limits, *, followed: bool) -> int:
     """Follow (or only wait for) a job to its end; its exit code."""
     from arena.cli import output, wait
 

@@ -1,0 +1,92 @@
+"""`arena submit -f FILE` where the file holds an operator's own object: it is sent as it stands."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from arena.cli import common, run
+
+if TYPE_CHECKING:
+    from arena.backends.kubernetes.backend import KubernetesBackend
+    from arena.backends.kubernetes.sending import Objects
+    from arena.client import Client
+
+KEPT = ("file", "timeout", "start_timeout", "fmt", "sets", "patch")  # of the options that submits share
+
+
+def is_object(text: str) -> bool:
+    """Whether a file holds Kubernetes objects, not a run file.
+
+    >>> is_object("apiVersion: batch/v1\\nkind: Job"), is_object("type: job")
+    (True, False)
+    """
+    return all(re.search(rf"""(?m)^[{{\s]*["']?{key}["']?\s*:""", text) for key in ("apiVersion", "kind"))
+
+
+def cluster_of(client: Client, what: str) -> KubernetesBackend:
+    """The cluster of a command; UnsupportedError where it goes to this machine."""
+    from arena import choice
+    from arena.backends.kubernetes.backend import KubernetesBackend
+    from arena.errors import UnsupportedError
+
+    backend = client.backend(choice.backend(client.settings, client.env, "type")[0])
+    if not isinstance(backend, KubernetesBackend):
+        raise UnsupportedError(f"{what} needs a cluster", hint="-b kubernetes")
+    return backend
+
+
+@click.pass_context
+def _submit(ctx: click.Context, /, **given: Any) -> int:
+    from arena.backends.kubernetes.sending import Sending
+    from arena.cli import output
+    from arena.client import Handle
+
+    client = common.client(ctx)
+    objects = _objects(given)
+    if run.DRY_RUN[given["dry_run"]] == "client":
+        output.emit_objects(objects.all, given["fmt"])
+        return 0
+    place = cluster_of(client, f"the object in {given['file']}")
+    sending = Sending(place.api, objects, place.namespace)
+    if given["dry_run"] == "server":
+        output.emit_objects(sending.ask(), given["fmt"])
+        return 0
+    handle = Handle(client, sending.carry_out(), place.name)
+    run.submitted(handle, given, attached=given["wait"], followed=False)
+    return run.finish(handle, given, run.limits_of(given), followed=False) if given["wait"] else 0
+
+
+def _objects(given: Mapping[str, Any]) -> Objects:
+    """What the file holds, after --patch and --set."""
+    from msgspec.structs import replace
+
+    from arena import runfile
+    from arena.backends.kubernetes.sending import objects_of
+    from arena.engines import documents, patching
+
+    file = given["file"]
+    found = objects_of(documents.read_documents(runfile.read_text(file), file), file)
+    changes = run.changes(given)
+    thing = patching.apply_patch(found.thing, changes.get("patch", {}))
+    for path, value in changes.get("sets", ()):
+        thing = patching.set_path(thing, path, value)
+    return replace(found, thing=thing)
+
+
+submit = click.Command(
+    "object",
+    callback=_submit,
+    params=[
+        *(option for option in run.making() if option.name in KEPT),
+        click.Option(["--dry-run"], is_flag=False, flag_value="client", default="none", metavar="client|server",
+                     type=click.Choice([*run.DRY_RUN]), help="Print what would be made, do nothing."),
+        click.Option(["--rm"], is_flag=True, hidden=True),
+        click.Option(["--wait"], is_flag=True, help="Wait for its end; its exit code."),
+    ],
+    help="Submit an operator's own object as it stands in a file.",
+)  # fmt: skip
+common.placed(submit)
