@@ -41,7 +41,10 @@ class ExecPlugin(Struct, frozen=True, kw_only=True):
 
 
 class Access(Struct, frozen=True, kw_only=True):
-    """How to reach one server as one user; `ca`, `cert` and `key` are a path (str) or what is in a file (bytes)."""
+    """How to reach one server as one user; `ca`, `cert` and `key` are a path (str) or what is in a file (bytes).
+
+    `timeout` is how many seconds an answer may take; 0 leaves it to arena.
+    """
 
     server: str
     context: str = ""
@@ -60,6 +63,7 @@ class Access(Struct, frozen=True, kw_only=True):
     exec: ExecPlugin | None = None
     proxy_url: str = ""
     impersonate: Impersonate = Impersonate()
+    timeout: float = 0.0
     source: str = ""
 
     def __repr__(self) -> str:

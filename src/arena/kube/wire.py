@@ -64,7 +64,7 @@ class Wire:
         content: str = JSON,
     ) -> httpx2.Response:
         """A whole answer; what the server refuses is raised."""
-        patience = READ if method == "GET" else WRITE
+        patience = self.access.timeout or (READ if method == "GET" else WRITE)
         return self._ask(_Asked(method, _target(path, query), body, accept, content, patience=patience))
 
     @contextlib.contextmanager

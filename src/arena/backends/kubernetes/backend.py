@@ -20,7 +20,7 @@ from arena.engines.base import RUN_LABEL, STOPPED_ANNOTATION, Engine, Kind, Serv
 from arena.engines.objects import Pod
 from arena.errors import AlreadyExistsError, BackendError, ForbiddenError, NotFoundError, SpecError
 from arena.job import Job
-from arena.quantity import format_age
+from arena.quantity import format_age, parse_duration
 from arena.settings import Settings, home_folder, login_name
 from arena.status import Seen
 
@@ -58,7 +58,18 @@ class KubernetesBackend:
             raise BackendError(
                 "no cluster configured", why="no kubeconfig has a current context", hint="-b local runs it here"
             )
-        return found
+        return self._asked_for(found)
+
+    def _asked_for(self, access: Access) -> Access:
+        """The access as `--as`, `--as-group` and `--request-timeout` want it."""
+        from arena.kube.config import Impersonate
+
+        if user := self.settings.text("as"):
+            who = Impersonate(user, tuple(self.settings.names("as_group")))
+            access = structs.replace(access, impersonate=who, user=user)
+        if limit := self.settings.text("request_timeout"):
+            access = structs.replace(access, timeout=parse_duration(limit))
+        return access
 
     @functools.cached_property
     def api(self) -> Api:
