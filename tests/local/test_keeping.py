@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 import arena
+from arena import files
 from arena.backends.local import keeping, state
 from arena.client import Handle
 from backends.place import HOLD, LocalPlace, sh, texts, until
@@ -111,7 +112,7 @@ def test_it_is_looked_after_once_an_hour(place: LocalPlace) -> None:
 
 def test_nothing_is_looked_after_twice_at_once(place: LocalPlace) -> None:
     done(place, "x", age=91 * DAY)
-    lock = state.try_lock(look_again(place))
+    lock = files.try_lock(look_again(place))
     assert lock is not None
     place.client().list()
     assert {seen.name for seen in place.client().history()} == {"x"}

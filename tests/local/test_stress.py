@@ -13,8 +13,8 @@ import psutil
 import pytest
 
 import arena
-from arena import State
-from arena.backends.local import logfile, state
+from arena import State, files, logfile
+from arena.backends.local import state
 from backends.place import HOLD, LocalPlace, py, sh, texts, until
 from local.victims import arenas, folder, nothing_left
 
@@ -84,7 +84,7 @@ def test_a_list_reads_again_only_what_changed(place: LocalPlace, recorded: Path)
     os.utime(unread, ns=(times.st_atime_ns, times.st_mtime_ns))
     assert [job.name for job in place.client().list()] == names
     run = state.Run(recorded / "r18-abcd")
-    run.write("deleted.json", state.Gone(at=state.now()))
+    run.write("deleted.json", state.Gone(at=files.now()))
     assert [job.name for job in place.client().list()] == [name for name in names if name != "r18"]
     os.utime(unread)
     client = place.client()

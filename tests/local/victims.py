@@ -11,7 +11,8 @@ from pathlib import Path
 
 import psutil
 
-from arena.backends.local import process, state
+from arena import files
+from arena.backends.local import process
 from arena.client import Handle
 from backends.place import LocalPlace, until
 
@@ -39,7 +40,7 @@ def keepers(run: Path) -> dict[str, int]:
     found = {}
     for lock in run.glob("attempt-*/*.keeper"):
         text = lock.read_text()
-        if text.strip() and state.is_locked(lock):
+        if text.strip() and files.is_locked(lock):
             found[lock.stem] = int(text)
     return found
 

@@ -29,9 +29,9 @@ def completion(shell: str) -> None:
 
 def job_names(incomplete: str) -> list[str]:
     """The names of jobs on this machine that begin so: the links in the state folder, nothing is started or asked."""
-    from arena.backends.local import state
+    from arena import files
 
-    folder, _ = state.choose(os.environ.get("ARENA_STATE_DIR", ""), dict(os.environ))
+    folder, _ = files.choose(os.environ.get("ARENA_STATE_DIR", ""), dict(os.environ))
     try:
         return sorted(name for name in os.listdir(folder / "names") if name.startswith(incomplete))
     except OSError:

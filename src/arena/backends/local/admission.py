@@ -18,7 +18,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from arena.backends.local import state
+from arena import files
 
 RECHECK = 5.0
 
@@ -66,7 +66,7 @@ class Queue:
         """Take a place: behind those submitted before, whichever supervisor comes first, and after a kill the same."""
         for folder in (self.folder.parent.parent, self.folder.parent, self.folder):
             folder.mkdir(mode=0o700, exist_ok=True)
-        with state.mutex(self.folder / "lock"):
+        with files.mutex(self.folder / "lock"):
             self.ticket = Ticket(self.number, self.count, self.run_id, "waiting")
             self.held = self._hold(self.ticket)
 
@@ -83,7 +83,7 @@ class Queue:
     def try_start(self) -> list[Ticket]:
         """Start if it is our turn and there is room: an empty list, else those we wait for."""
         assert self.ticket is not None
-        with state.mutex(self.folder / "lock"):
+        with files.mutex(self.folder / "lock"):
             alive = self._living()
             before = [t for t in alive if t.kind == "waiting" and t.number < self.ticket.number]
             running = [t for t in alive if t.kind == "running"]

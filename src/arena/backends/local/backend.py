@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
-from arena import secrets
+from arena import files, secrets
 from arena.backends.base import Context, LogLine, LogQuery, Plan, Query, Ref, Warnings
 from arena.backends.local import keeping, launch, process, state
 from arena.backends.local.making import Maker
@@ -48,9 +48,9 @@ class LocalBackend:
         self.settings = settings
         self.env = dict(env)
         explicit = settings.text("state_dir") or ""
-        path, self.notice = state.choose(explicit, self.env)
+        path, self.notice = files.choose(explicit, self.env)
         if self.notice:
-            state.private(path)
+            files.private(path)
             self.notice = "" if path.is_dir() else self.notice  # said when it was made
         self.state = state.StateDir(path)
         self.maker = Maker(settings, self.env, self.state, self.user)
@@ -75,7 +75,7 @@ class LocalBackend:
 
     def submit(self, plan: Plan, *, replace: bool = False, force: bool = False) -> Ref:
         """Make the run and start its supervisor. Exactly one of two submits of a name wins."""
-        with state.writing(self.state.path):
+        with files.writing(self.state.path):
             self.state.ready().sweep()
             self._make_room(plan.name, replace, force)
             run, lock = self.state.begin(plan.run_id)
@@ -124,7 +124,7 @@ class LocalBackend:
 
     def _taken(self, seen: Seen) -> AlreadyExistsError:
         who = "you" if seen.user == self.user else seen.user
-        age = format_age((state.now() - seen.observed.created).total_seconds())
+        age = format_age((files.now() - seen.observed.created).total_seconds())
         how = "--replace --force" if not seen.state.final else "--replace"
         return AlreadyExistsError(
             f"job {seen.name!r} already exists",
@@ -219,8 +219,8 @@ class LocalBackend:
             return self.records.see(run)
         self._must_be_here(run)
         if run.stop() is None:
-            with state.writing(run.path):
-                run.write("stop.json", state.Stop(by=self.user, at=state.now()))
+            with files.writing(run.path):
+                run.write("stop.json", state.Stop(by=self.user, at=files.now()))
         deadline = time.monotonic() + run.made().grace + ENDING
         while not run.facts().finished:
             run.wake()
@@ -233,7 +233,7 @@ class LocalBackend:
     def delete(self, ref: Ref, *, force: bool = False) -> Seen:
         """End the job and take it from the list; its record stays."""
         run = self.state.run(ref.run_id)
-        if damaged(run) and (lock := state.take_lock(run.path / "lock", PATIENCE)) is not None:
+        if damaged(run) and (lock := files.take_lock(run.path / "lock", PATIENCE)) is not None:
             os.close(lock)
             return self._forget(ref, run)
         seen = self.get(ref)
@@ -244,17 +244,17 @@ class LocalBackend:
             )
         if not seen.state.final:
             seen = self.stop(ref)
-        with state.writing(run.path):
+        with files.writing(run.path):
             self.records.mark_gone(run, self.user)
         return seen
 
     def _forget(self, ref: Ref, run: state.Run) -> Seen:
         """Take a run that cannot be read any more from the list, so that its name is free."""
-        with state.writing(run.path):
+        with files.writing(run.path):
             self.records.mark_gone(run, self.user, ref.name)
         gone = run.gone()
         status = Status(state=State.UNKNOWN, reason="Damaged", message="its files could not be read")
-        observed = Observed(word="Damaged", created=gone.at if gone else state.now())
+        observed = Observed(word="Damaged", created=gone.at if gone else files.now())
         return Seen(
             name=ref.name, run_id=ref.run_id, status=status, observed=observed, deleted=gone.at if gone else None
         )

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from arena.backends.local import process, state
+from arena import files
+from arena.backends.local import process
 from arena.backends.local.keeper import Keeper, Launch, Pipe, drain, keep, open_pipes, wait_for
 from arena.errors import BackendError
 from arena.status import Replica, State
@@ -36,14 +37,14 @@ class Member:
         return self.launch.folder / f"{self.name}.keeper"
 
     def started(self) -> Replica | None:
-        return state.read_if(self.launch.folder / f"{self.name}.json", Replica)
+        return files.read_if(self.launch.folder / f"{self.name}.json", Replica)
 
     def recorded(self) -> Replica | None:
-        return state.read_if(self.launch.folder / f"{self.name}.exit.json", Replica)
+        return files.read_if(self.launch.folder / f"{self.name}.exit.json", Replica)
 
     def keeper_pid(self) -> int | None:
         """The keeper process, while it lives."""
-        if self.pid is not None or not state.is_locked(self.lock):
+        if self.pid is not None or not files.is_locked(self.lock):
             return self.pid
         with contextlib.suppress(OSError, ValueError):
             return int(self.lock.read_text())
@@ -108,7 +109,7 @@ class Crew:
         return min(times, default=None)
 
     def _fork(self, member: Member) -> None:
-        lock = state.take_lock(member.lock)
+        lock = files.take_lock(member.lock)
         if lock is None:
             return  # kept already
         os.ftruncate(lock, 0)
@@ -187,7 +188,7 @@ class Crew:
     def _look(self, member: Member) -> None:
         """A replica that another supervisor started."""
         member.end = member.recorded()
-        if member.end is None and not state.is_locked(member.lock):
+        if member.end is None and not files.is_locked(member.lock):
             member.end = member.recorded()
             if member.end is None:
                 self.unkept.append(member)
@@ -210,9 +211,9 @@ class Crew:
 
     def _record_lost(self, member: Member) -> None:
         known = member.started() or member.launch.replica
-        member.end = replace(known, lost=True, state=State.FAILED, reason="Lost", ended=state.now())
+        member.end = replace(known, lost=True, state=State.FAILED, reason="Lost", ended=files.now())
         with contextlib.suppress(OSError):
-            state.write(member.launch.folder / f"{member.name}.exit.json", member.end)
+            files.write(member.launch.folder / f"{member.name}.exit.json", member.end)
 
     def _end(self, member: Member) -> None:
         if member.end is not None:

@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from arena.backends.local import state
+from arena import files
 from arena.errors import BackendError
 
 PORTS = range(20_000, 32_000)  # below the range from which kernels give ports to outgoing connections
@@ -124,4 +124,4 @@ def _open_shared(path: Path) -> int | None:
         file = os.open(path, flags)
     except FileNotFoundError:
         file = os.open(path, flags | os.O_CREAT, 0o644)
-    return state.lock_file(file)
+    return files.lock_file(file)

@@ -19,8 +19,9 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from arena.backends.local import memory, process, spawn, state
-from arena.backends.local.logfile import LogWriter
+from arena import files
+from arena.backends.local import memory, process, spawn
+from arena.logfile import LogWriter
 from arena.status import Replica, State
 
 QUIET = 0.1
@@ -97,7 +98,7 @@ class Keeper:
             self.pids.add(gate.fork(program.argv, program.env, self.launch.cwd, pipe.write, join))
             os.close(pipe.write)
         self.running = set(self.pids)
-        self.replica = replace(self.replica, pids=tuple(sorted(self.pids)), started=state.now(), state=State.RUNNING)
+        self.replica = replace(self.replica, pids=tuple(sorted(self.pids)), started=files.now(), state=State.RUNNING)
         if not self._write("json", self.replica):
             raise OSError(f"{self.launch.folder} cannot be written")
         for trouble in filter(None, gate.open()):
@@ -204,7 +205,7 @@ class Keeper:
             exit_code=code,
             state=State.CANCELLED if ours else State.FAILED if code else State.SUCCEEDED,
             reason=self.replica.reason or ("Terminated" if ours else _reason(code, kills)),
-            ended=state.now(),
+            ended=files.now(),
             memory_peak=peak,
             oom_kills=kills,
             ended_by_us=ours,
@@ -214,7 +215,7 @@ class Keeper:
         """Write it down; where that cannot be, the supervisor inherits what we do not reap, and with it the code."""
         path = self.launch.folder / f"{value.name}.{ending}"
         try:
-            state.write(path, value, reserve=self.launch.folder.parent / "reserve")
+            files.write(path, value, reserve=self.launch.folder.parent / "reserve")
             return True
         except OSError as error:
             with contextlib.suppress(OSError):

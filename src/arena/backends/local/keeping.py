@@ -16,7 +16,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from arena.backends.local import logfile, state
+from arena import files, logfile
+from arena.backends.local import state
 from arena.errors import BackendError
 
 EVERY = 3600.0
@@ -56,7 +57,7 @@ def remove(folder: state.StateDir, run: state.Run) -> None:
     if lock is None:
         return
     try:
-        made = state.read_if(run.path / "job.json", state.Made)
+        made = files.read_if(run.path / "job.json", state.Made)
         if made:
             folder.release(made.name, run.run_id)
         leaving = folder.path / "new" / run.run_id
@@ -73,7 +74,7 @@ def _due(stamp: Path) -> int | None:
     with contextlib.suppress(FileNotFoundError):
         if time.time() - stamp.stat().st_mtime < EVERY:
             return None
-    lock = state.try_lock(stamp)
+    lock = files.try_lock(stamp)
     if lock is not None:
         os.utime(stamp)
     return lock
@@ -119,7 +120,7 @@ def _remove_logs(run: state.Run) -> None:
     for path in _logs(run):
         name, number, _ = path.name.rsplit(".", 2)
         if logfile.segments(path.parent, name)[:1] == [int(number)] and path.stat().st_size > len(note):
-            state.write_text(path, note)
+            files.write_text(path, note)
         elif path.stat().st_size > len(note):
             path.unlink()
 

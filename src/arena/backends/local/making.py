@@ -12,7 +12,7 @@ from typing import Any, cast
 import msgspec
 from msgspec.structs import replace
 
-from arena import declared, jobs, secrets
+from arena import declared, files, jobs, secrets
 from arena.backends.base import Context, Plan
 from arena.backends.local import devices, layout, recorded, state
 from arena.errors import (
@@ -117,7 +117,7 @@ class Maker:
             user=self.user,
             host=state.hostname(),
             boot_id=state.boot_id(),
-            created=state.now(),
+            created=files.now(),
             parent=plan.context.parent,
             environ={key: value for key, value in environ.items() if not key.startswith("ARENA_")},
             max_replicas=self.settings.number("local.max_replicas") or 8 * usable_cores(),

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from arena.backends.base import LogLine, LogQuery
 from arena.backends.local import state
-from arena.backends.local.logfile import Entry, LogReader, parse_time
+from arena.logfile import Entry, LogReader, parse_time
 from arena.status import Replica, Seen
 
 IDLE = 0.02

@@ -9,7 +9,7 @@ import time
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from arena import code
+from arena import code, files
 from arena.backends.local import state
 from arena.errors import NotFoundError, SpecError
 
@@ -37,13 +37,13 @@ def captured(run: state.Run) -> code.Capture | None:
 def settle(run: state.Run) -> None:
     """Wait a moment while the code is packed: who sees the end of a job may change its code at once."""
     deadline = time.monotonic() + SETTLE
-    while state.is_locked(run.path / PACKING) and time.monotonic() < deadline:
+    while files.is_locked(run.path / PACKING) and time.monotonic() < deadline:
         time.sleep(0.005)
 
 
 def _to_come(run: state.Run) -> bool:
     """Whether the code may still be packed: somebody packs it, or the job has not come so far."""
-    return state.is_locked(run.path / PACKING) or not run.facts().finished
+    return files.is_locked(run.path / PACKING) or not run.facts().finished
 
 
 def folders_again(parent: state.Run, run: state.Run, working_dir: str) -> tuple[str, str]:

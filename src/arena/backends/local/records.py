@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from arena import jobs, quantity, secrets, status
+from arena import files, jobs, quantity, secrets, status
 from arena.backends.base import Ref, Warnings
 from arena.backends.local import launch, layout, state
 from arena.errors import (
@@ -86,7 +86,7 @@ class Records:
 
     def _gone(self, run: state.Run, marked: state.Gone) -> NotFoundError:
         seen = self.see(run)
-        age = format_age((state.now() - marked.at).total_seconds())
+        age = format_age((files.now() - marked.at).total_seconds())
         return NotFoundError(
             f"job {seen.name!r} does not exist any more",
             why=f"deleted {age} ago, {seen.state.name}: arena history {seen.name}",
@@ -182,7 +182,7 @@ class Records:
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline and run.facts().supervisors == facts.supervisors:
             time.sleep(0.01)
-            if not state.is_locked(run.path / "lock"):
+            if not files.is_locked(run.path / "lock"):
                 return
         while time.monotonic() < deadline and self._unsettled(run):
             time.sleep(0.02)
@@ -212,7 +212,7 @@ class Records:
             return False
         folder = run.attempt(facts.attempt)
         locks = list(folder.glob("*.keeper")) if folder.is_dir() else []
-        return bool(locks) and not any(state.is_locked(lock) for lock in locks)
+        return bool(locks) and not any(files.is_locked(lock) for lock in locks)
 
     def leaves(self, seen: Seen) -> bool:
         """Whether a job's time in the list is over; then it is taken from it."""
@@ -228,11 +228,11 @@ class Records:
             return False
         own = seen.job.ttl_after_finished if seen.job else ""
         limit = quantity.parse_duration(own) if own else self._stays
-        return state.now() - seen.observed.finished > timedelta(seconds=limit)
+        return files.now() - seen.observed.finished > timedelta(seconds=limit)
 
     def mark_gone(self, run: state.Run, by: str, name: str = "") -> None:
         if run.gone() is None:
-            run.write("deleted.json", state.Gone(at=state.now(), by=by))
+            run.write("deleted.json", state.Gone(at=files.now(), by=by))
         self.state.release(name or run.made().name, run.run_id)
 
 
@@ -293,4 +293,4 @@ def _duration(made: state.Made, facts: state.Facts) -> float:
         return facts.finished_monotonic - facts.started_monotonic
     if facts.finished is None and made.boot_id == state.boot_id():
         return time.monotonic() - facts.started_monotonic
-    return max(0.0, ((facts.finished or state.now()) - facts.started).total_seconds())
+    return max(0.0, ((facts.finished or files.now()) - facts.started).total_seconds())

@@ -19,8 +19,8 @@ from typing import NoReturn
 import msgspec
 from msgspec.structs import replace
 
-from arena import jobs, quantity, status, why
-from arena.backends.local import admission, devices, gang, layout, logfile, process, recorded, state
+from arena import files, jobs, logfile, quantity, status, why
+from arena.backends.local import admission, devices, gang, layout, process, recorded, state
 from arena.backends.local.crew import Crew
 from arena.backends.local.keeper import Launch, Program, drain, listen, wait_for
 from arena.errors import ArenaError, BackendError
@@ -85,7 +85,7 @@ class Supervisor:
         missing = [f"{key}={value}" for key, value in self.job.selector.items() if labels.get(key) != value]
         if missing:
             message = f"0 of 1 nodes match {', '.join(missing)}"
-            self._update(word="Pending", reason="Unschedulable", message=message, since=state.now())
+            self._update(word="Pending", reason="Unschedulable", message=message, since=files.now())
         while missing:
             self._sleep(lambda: wait_for([self.control], None))
 
@@ -109,7 +109,7 @@ class Supervisor:
 
     def _queued(self, reason: str, message: str, names: tuple[str, ...]) -> None:
         if (self.facts.word, self.facts.message) != ("Queued", message):
-            since = self.facts.since if self.facts.word == "Queued" else state.now()
+            since = self.facts.since if self.facts.word == "Queued" else files.now()
             self._update(word="Queued", reason=reason, message=message, since=since, waits_for=names)
 
     def _sleep(self, wait: Callable[[], object]) -> None:
@@ -129,14 +129,14 @@ class Supervisor:
         ports = self.leases.take_ports(layout.port_count(self.job, self.roles))
         self.run.attempt(attempt).mkdir(mode=0o700, exist_ok=True)
         fresh = self.facts.started is None
-        first = {"started": state.now(), "started_monotonic": time.monotonic()} if fresh else {}
+        first = {"started": files.now(), "started_monotonic": time.monotonic()} if fresh else {}
         self._update(
             word="Running" if attempt == 1 else "Restarting",
             reason="",
             message="",
             waits_for=(),
             ports=tuple(ports),
-            since=state.now(),
+            since=files.now(),
             **first,
         )
         crew = self._crew(attempt)
@@ -170,7 +170,7 @@ class Supervisor:
         launches = []
         for one in placed:
             for name, text in one.files.items():
-                state.write_text(folder / name, text)
+                files.write_text(folder / name, text)
             programs = tuple(Program(argv, {**base, **env}) for argv, env in one.programs)
             launches.append(
                 Launch(
@@ -263,7 +263,7 @@ class Supervisor:
     def _when(self, word: str, replicas: list[Replica]) -> tuple[datetime, float | None]:
         """When the job ended: now, or when its last replica did while nobody supervised. Of the lost, how long they ran
         is known by their last sign of life."""
-        now, monotonic = state.now(), time.monotonic()
+        now, monotonic = files.now(), time.monotonic()
         if word == "Lost" and self.facts.started and self.facts.started_monotonic is not None:
             sign = _last_sign(self.run.attempt(self.facts.attempt))
             return now, self.facts.started_monotonic + max(0.0, sign - self.facts.started.timestamp())
@@ -285,7 +285,7 @@ class Supervisor:
         """Pack the code beside the job, in a process of its own."""
         if not self.made.code or (self.run.path / "code.json").exists():
             return
-        lock = state.take_lock(self.run.path / recorded.PACKING)
+        lock = files.take_lock(self.run.path / recorded.PACKING)
         if lock is None:
             return
         if os.fork() == 0:
@@ -382,7 +382,7 @@ def _be_packer(run: state.Run, made: state.Made, lock: int) -> NoReturn:
 
         os.nice(5)
         store = run.path.parent.parent / "blobs"
-        state.write(run.path / "code.json", code.capture(Path(made.code), store, made.code_limit).to_json())
+        files.write(run.path / "code.json", code.capture(Path(made.code), store, made.code_limit).to_json())
     except BaseException:  # noqa: BLE001  (a forked process must not return into its parent's code)
         process.print_trace()
     finally:
@@ -411,7 +411,7 @@ def main(path: str, lock: int) -> None:
 
 def give_up(run: state.Run, error: Exception) -> None:
     """A job whose supervisor cannot even begin, as its type cannot be loaded, is FAILED."""
-    end = {"since": state.now(), "finished": state.now(), "finished_monotonic": time.monotonic()}
+    end = {"since": files.now(), "finished": files.now(), "finished_monotonic": time.monotonic()}
     process.end_marked(run.run_id, (), 0.0)
     run.write("state.json", replace(run.facts(), word="Failed", reason=GAVE_UP, message=_told(error), **end))
 
