@@ -62,13 +62,14 @@ class Plan(Struct, frozen=True, kw_only=True):
 
 
 class Query(Struct, frozen=True, kw_only=True):
-    """Which jobs: all conditions hold. `gone` adds those that were deleted (the record)."""
+    """Which jobs: all conditions hold. `gone` adds those that were deleted (the record), `everywhere` all namespaces."""
 
     name: str = ""
     states: tuple[str, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     user: str = ""
     gone: bool = False
+    everywhere: bool = False
 
 
 class LogQuery(Struct, frozen=True, kw_only=True):
@@ -107,11 +108,13 @@ class Warnings:
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.code = 6
+        self.failed = False
 
-    def add(self, line: str, *, code: int = 6) -> None:
-        """One more line; `code` is what `--strict` ends with."""
+    def add(self, line: str, *, code: int = 6, failed: bool = False) -> None:
+        """One more line; `code` is what `--strict` ends with, and what every command does where a part has `failed`."""
         self.lines.append(line)
-        self.code = code
+        self.code = code if failed or not self.failed else self.code
+        self.failed = self.failed or failed
 
 
 StopWord = Literal["Stopped", "Deleted"]

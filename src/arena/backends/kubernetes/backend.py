@@ -167,8 +167,7 @@ class KubernetesBackend:
 
     def _kinds(self, word: str) -> builtins.list[Engine]:
         served = self.reader.served()
-        named = [engine for engine in served if word.lower() in (engine.name, engine.kind.lower())]
-        return named if word else served
+        return [engine for engine in served if is_called(engine, word)] if word else served
 
     def get(self, ref: Ref) -> Seen:
         """The job as it is now."""
@@ -188,14 +187,26 @@ class KubernetesBackend:
 
     def list(self, query: Query, warnings: Warnings) -> Iterator[Seen]:
         """The jobs that match, newest first; kinds that may not be read become warnings."""
-        found, failed = self.reader.all(self.reader.served())
+        found, failed = self._all(query, warnings)
         for engine, error in failed:
             what = f"{engine.kind}s" if engine else "pods"
-            warnings.add(f"{what} are left out: {error.what}", code=error.exit_code)
+            refused = isinstance(error, ForbiddenError | NotFoundError)
+            warnings.add(f"{what} are left out: {error.what}", code=error.exit_code, failed=not refused)
         for one in sorted(found, key=lambda one: str(one.thing.metadata.creation_timestamp), reverse=True):
             seen = reading.seen(one)
             if matches(seen, one.thing.metadata.labels, query):
                 yield seen
+
+    def _all(self, query: Query, warnings: Warnings) -> reading.All:
+        """Every job; where not even one kind may be listed in all namespaces, those of this one."""
+        kinds = self.reader.served()
+        if not query.everywhere:
+            return self.reader.all(kinds)
+        found, failed = Reader(self.api, "").all(kinds)
+        if found or not failed or not all(isinstance(error, ForbiddenError) for _, error in failed):
+            return found, failed
+        warnings.add(f"only namespace {self.namespace!r} is listed: {failed[0][1].what}", code=failed[0][1].exit_code)
+        return self.reader.all(kinds)
 
     def watch(self, ref: Ref, until: Sequence[float] = ()) -> Iterator[Seen]:
         """The job now, then again at each change and when a time of `until` is reached, until it has ended."""
@@ -298,6 +309,16 @@ def _ref(found: Found) -> Ref:
 def ref_of(seen: Seen) -> Ref:
     """The reference of a job that was seen."""
     return Ref(name=seen.name, run_id=seen.run_id, namespace=seen.namespace, kind=seen.engine, uid=seen.uid)
+
+
+def is_called(engine: Engine, word: str) -> bool:
+    """Whether a word of -T or KIND/NAME means this kind: its own name, or that of a type it carries (tf, pytorch …)."""
+    from arena import jobs
+
+    if word.lower() in (engine.name, engine.kind.lower(), f"{engine.kind.lower()}s"):
+        return True
+    known = jobs.ALIASES.get(word, word)
+    return known in jobs.names() and jobs.load(known).trainer == engine.name
 
 
 def matches(seen: Seen, labels: Mapping[str, str], query: Query) -> bool:

@@ -33,6 +33,14 @@ class Found(Struct, frozen=True):
     pods: tuple[Pod, ...] = ()
 
 
+All = tuple[list[Found], list[tuple[Engine | None, ArenaError]]]
+
+
+def pods_path(namespace: str) -> str:
+    """Where the pods of a namespace are; without one, those of all namespaces."""
+    return PODS.format(namespace) if namespace else "/api/v1/pods"
+
+
 class Reader:
     """Reads the jobs of one namespace."""
 
@@ -75,10 +83,10 @@ class Reader:
         """The pods of one job."""
         return self.api.list(PODS.format(self.namespace), Pod, labels=f"{engine.pod_label}={name}").items
 
-    def all(self, kinds: Sequence[Engine]) -> tuple[list[Found], list[tuple[Engine | None, ArenaError]]]:
+    def all(self, kinds: Sequence[Engine]) -> All:
         """Every job of these kinds with its pods, and what could not be read (None: the pods)."""
         calls: list[Callable[[], Any]] = [self._lister(engine) for engine in kinds]
-        *lists, pods = self._together([*calls, lambda: self.api.list(PODS.format(self.namespace), Pod).items])
+        *lists, pods = self._together([*calls, lambda: self.api.list(pods_path(self.namespace), Pod).items])
         failed: list[tuple[Engine | None, ArenaError]] = []
         if isinstance(pods, ArenaError):
             failed.append((None, pods))
@@ -89,7 +97,7 @@ class Reader:
             if isinstance(answer, ArenaError):
                 failed.append((engine, answer))
                 continue
-            found += [Found(engine, one, tuple(by_job[engine.name, one.metadata.name])) for one in answer]
+            found += [Found(engine, one, tuple(by_job[engine.name, one.metadata.namespace, one.metadata.name])) for one in answer]
         return [one for one in found if not _belongs(one.thing)], failed
 
     def _lister(self, engine: Engine) -> Callable[[], Any]:
@@ -113,12 +121,12 @@ def _raise_other(answers: Sequence[object]) -> None:
             raise answer
 
 
-def _by_job(pods: Sequence[Pod], kinds: Sequence[Engine]) -> dict[tuple[str, str], list[Pod]]:
-    found: dict[tuple[str, str], list[Pod]] = defaultdict(list)
+def _by_job(pods: Sequence[Pod], kinds: Sequence[Engine]) -> dict[tuple[str, str, str], list[Pod]]:
+    found: dict[tuple[str, str, str], list[Pod]] = defaultdict(list)
     for pod in pods:
         for engine in kinds:
             if name := pod.metadata.labels.get(engine.pod_label):
-                found[engine.name, name].append(pod)
+                found[engine.name, pod.metadata.namespace, name].append(pod)
     return found
 
 
