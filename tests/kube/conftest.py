@@ -1,7 +1,11 @@
-"""A proxy before the test bed that fails on request, and clients that go through it."""
+"""Proxies before the test bed, one of which fails on request, and clients that go through them."""
 
+import contextlib
 import os
+import socket
+import threading
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -43,3 +47,48 @@ def connect() -> Iterator[Callable[..., Api]]:
 def alice(proxy: FaultProxy, connect: Callable[..., Api]) -> Api:
     """Alice, through the proxy."""
     return connect(proxy.kubeconfig("alice"))
+
+
+class Tunnel(ThreadingHTTPServer):
+    """What stands between a company and the world: it knows CONNECT, and notes where people go."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Connect)
+        self.seen: list[str] = []
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+
+class _Connect(BaseHTTPRequestHandler):
+    server: Tunnel
+
+    def do_CONNECT(self) -> None:
+        self.server.seen.append(self.path)
+        host, _, port = self.path.rpartition(":")
+        with socket.create_connection((host, int(port))) as there:
+            self.wfile.write(b"HTTP/1.1 200 OK\r\n\r\n")
+            threading.Thread(target=_pump, args=(there, self.connection), daemon=True).start()
+            _pump(self.connection, there)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing."""
+
+
+def _pump(source: socket.socket, target: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        while piece := source.recv(65536):
+            target.sendall(piece)
+    with contextlib.suppress(OSError):
+        target.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.fixture
+def tunnel() -> Iterator[Tunnel]:
+    with Tunnel() as started:
+        threading.Thread(target=started.serve_forever, args=(0.05,), daemon=True).start()
+        yield started
+        started.shutdown()

@@ -222,7 +222,9 @@ class _Tries:
         why = _words(error)
         if isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.ProxyError):
             self.count += 1
-            if self.count >= 3 or time.monotonic() - self.began > AGAIN or "CERTIFICATE" in why:
+            if "CERTIFICATE_VERIFY_FAILED" in why:
+                raise BackendError(f"the certificate of {self.access.server} is not trusted", why=why) from error
+            if self.count >= 3 or time.monotonic() - self.began > AGAIN:
                 raise silent(self.access, why) from error
             self._wait(0.2 * self.count)
         elif not self.repeatable:

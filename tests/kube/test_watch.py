@@ -1,0 +1,180 @@
+"""A watch loses nothing and repeats nothing, whatever happens on the way."""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from msgspec import Struct
+from testbed.bed import Bed
+from testbed.faults import Fault, FaultProxy
+
+from arena.errors import BackendError, ForbiddenError
+from arena.kube.api import Api
+from arena.kube.errors import CutError
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
+
+MAPS = "/api/v1/namespaces/team-a/configmaps"
+Connect = Callable[..., Api]
+
+
+class Meta(Struct):
+    name: str
+
+
+class Thing(Struct):
+    metadata: Meta
+
+
+def config_map(name: str, group: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "labels": {"of": group}}}
+
+
+@pytest.fixture
+def direct(bed: Bed, connect: Connect) -> Api:
+    return connect(bed.kubeconfig("alice"))
+
+
+def change(api: Api, name: str, count: int) -> None:
+    """A life of `count` objects: 3 events each."""
+    for number in range(count):
+        one = f"{name}-{number}"
+        api.create(MAPS, config_map(one, name))
+        api.patch(f"{MAPS}/{one}", {"data": {"n": str(number)}})
+        api.delete(f"{MAPS}/{one}")
+
+
+def take(api: Api, version: str, name: str, count: int) -> list[tuple[str, str, str]]:
+    """The next events, and that none of the next half second repeats one."""
+    stop = threading.Event()
+    found = []
+    for event in api.watch(MAPS, Thing, version=version, labels=f"of={name}", stop=stop):
+        found.append((event.type, event.items[0].metadata.name, event.version))
+        if len(found) == count:
+            threading.Timer(0.5, stop.set).start()
+    return found
+
+
+def test_nothing_is_lost_or_repeated_over_cut_streams(proxy: FaultProxy, alice: Api, direct: Api, name: str) -> None:
+    version, over = direct.list(MAPS, dict).version, threading.Event()
+
+    def cut() -> None:
+        while not over.wait(0.07):
+            proxy.cut_streams()
+
+    threads = [threading.Thread(target=cut), threading.Thread(target=change, args=(direct, name, 40))]
+    for thread in threads:
+        thread.start()
+    found = take(alice, version, name, 120)
+    over.set()
+    for thread in threads:
+        thread.join()
+    assert found == take(direct, version, name, 120)
+    assert len(set(found)) == 120
+    assert len(proxy.requests(path="watch=true")) > 3, "the streams were not cut"
+
+
+def test_a_cut_in_the_middle_of_a_line(proxy: FaultProxy, alice: Api, direct: Api, name: str) -> None:
+    version = direct.list(MAPS, dict).version
+    change(direct, name, 3)
+    for cut in (100, 700, 1300):
+        proxy.add(Fault(path="watch=true", cut=cut, times=1))
+    found = take(alice, version, name, 9)
+    assert found == take(direct, version, name, 9)
+    assert len(proxy.requests(path="watch=true")) == 4
+
+
+def test_a_forgotten_version_brings_all_there_is(proxy: FaultProxy, alice: Api, direct: Api, name: str) -> None:
+    direct.create(MAPS, config_map(name, name))
+    version = direct.list(MAPS, dict).version
+    proxy.add(Fault(path="watch=true", status=410, times=1))
+    stop = threading.Event()
+    events = alice.watch(MAPS, Thing, version=version, labels=f"of={name}", stop=stop)
+    first = next(events)
+    assert (first.type, [one.metadata.name for one in first.items]) == ("RELISTED", [name])
+    direct.delete(f"{MAPS}/{name}")
+    second = next(events)
+    assert (second.type, second.items[0].metadata.name) == ("DELETED", name)
+    stop.set()
+    assert list(events) == []
+
+
+def test_without_a_version_it_begins_with_all_there_is(alice: Api, direct: Api, name: str) -> None:
+    direct.create(MAPS, config_map(name, name))
+    first = next(alice.watch(MAPS, Thing, version="", labels=f"of={name}"))
+    assert (first.type, [one.metadata.name for one in first.items]) == ("RELISTED", [name])
+
+
+def test_a_server_in_trouble_is_waited_for(proxy: FaultProxy, alice: Api, direct: Api, name: str) -> None:
+    version = direct.list(MAPS, dict).version
+    events = alice.watch(MAPS, Thing, version=version, labels=f"of={name}")
+    direct.create(MAPS, config_map(name, name))
+    assert next(events).type == "ADDED"
+    proxy.add(Fault(path="watch=true", status=500, times=2))
+    proxy.add(Fault(path="watch=true", status=429, retry_after=1, times=1))
+    proxy.cut_streams()
+    direct.delete(f"{MAPS}/{name}")
+    assert next(events).type == "DELETED"
+
+
+def test_what_cannot_get_better_is_raised(proxy: FaultProxy, alice: Api, direct: Api, name: str) -> None:
+    with pytest.raises(ForbiddenError, match="cannot watch"):
+        next(alice.watch("/api/v1/nodes", dict, version="0"))
+    proxy.add(Fault(path="watch=true", status=500, times=1))
+    with pytest.raises(BackendError, match="the fault proxy says"):
+        next(alice.watch(MAPS, dict, version="0"))
+
+    class Wrong(Struct):
+        metadata: int
+
+    version = direct.list(MAPS, dict).version
+    direct.create(MAPS, config_map(name, name))
+    with pytest.raises(BackendError, match="not understood"):
+        next(alice.watch(MAPS, Wrong, version=version, labels=f"of={name}"))
+
+
+def timed(act: Callable[[], object], stop: Callable[[], object]) -> float:
+    """Seconds from the stop to the end."""
+    thread = threading.Thread(target=act)
+    thread.start()
+    time.sleep(0.5)
+    assert thread.is_alive()
+    began = time.monotonic()
+    stop()
+    thread.join(10)
+    assert not thread.is_alive()
+    return time.monotonic() - began
+
+
+def test_it_ends_at_once_also_while_nothing_comes(alice: Api, name: str) -> None:
+    stop = threading.Event()
+    watch = alice.watch(MAPS, Thing, version="0", labels=f"of={name}", stop=stop)
+    assert timed(lambda: list(watch), stop.set) < 0.2
+    assert list(alice.watch(MAPS, Thing, version="0", stop=stop)) == []
+
+
+def test_it_ends_at_once_while_the_server_does_not_answer(proxy: FaultProxy, alice: Api, name: str) -> None:
+    stop = threading.Event()
+    proxy.silence(after_writes=0)
+    watch = alice.watch(MAPS, Thing, version="0", stop=stop)
+    assert timed(lambda: list(watch), stop.set) < 0.2
+    again = threading.Event()
+    assert timed(lambda: list(alice.lines(MAPS, stop=again, follow="true")), again.set) < 0.2
+
+
+def test_a_closed_client_ends_its_streams(alice: Api, name: str) -> None:
+    watch = alice.watch(MAPS, Thing, version="0", labels=f"of={name}")
+    assert timed(lambda: list(watch), alice.close) < 0.2
+    with pytest.raises(BackendError, match="was closed"):
+        alice.get(MAPS)
+
+
+def test_lines_of_a_cut_answer(proxy: FaultProxy, alice: Api) -> None:
+    proxy.add(Fault(cut=100))
+    found: list[bytes] = []
+    with pytest.raises(CutError, match="was cut"):
+        found.extend(alice.lines("/readyz?verbose=true"))
+    assert b"\n".join(found).startswith(b"[+]ping ok\n[+]log ok\n")
+    assert all(line.endswith(b" ok") for line in found), "half a line is no line"
