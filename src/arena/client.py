@@ -178,17 +178,34 @@ class Client:
         tried: NotFoundError | None = None
         for backend in self._places():
             try:
-                return Handle(self, self.backend(backend).find(name, gone=gone), backend)
+                return self._find(backend, name, gone=gone)
             except NotFoundError as error:
                 tried = tried or error
         raise tried or NotFoundError(f"job {name!r} not found")
+
+    def _find(self, backend: str, name: str, *, gone: bool) -> Handle:
+        """The job there; on this machine, where there is one job of a name, a type that was named must be its own."""
+        found = Handle(self, self.backend(backend).find(name, gone=gone), backend)
+        kind, _, bare = name.rpartition("/")
+        if kind and backend == "local" and found.get().trainer not in (kind, jobs.load(kind).trainer):
+            raise NotFoundError(f"job {bare!r} is of another type than {kind!r}", hint=f"arena get {bare}")
+        return found
+
+    @property
+    def default(self) -> str:
+        """The backend that commands on a NAME ask first."""
+        return choice.backend(self.settings, self.env, "name")[0]
 
     def list(
         self, *, state: Sequence[str] | str = (), labels: Mapping[str, str] | None = None, user: str = ""
     ) -> builtins.list[Handle]:
         """The jobs that exist now, newest first."""
         query = Query(states=_states(state), labels=labels or {}, user=user)
-        return [Handle(self, _ref(seen), seen.backend, seen) for seen in self.seen(query)]
+        return [self.handle(seen) for seen in self.seen(query)]
+
+    def handle(self, seen: Seen) -> Handle:
+        """A job that was listed, as a handle."""
+        return Handle(self, _ref(seen), seen.backend, seen)
 
     def history(self, name: str = "") -> builtins.list[Seen]:
         """All runs that are remembered (of one name), newest first."""
@@ -203,12 +220,12 @@ class Client:
         """Who the caller is to the backend."""
         return self.backend(self._places()[0]).user
 
-    def prunable(self, seconds: float, *, all_users: bool = False) -> builtins.list[Seen]:
+    def prunable(self, seconds: float, *, all_users: bool = False) -> builtins.list[Handle]:
         """The finished jobs that ended longer ago than so many seconds: mine, or everybody's."""
         before = datetime.now(UTC) - timedelta(seconds=seconds)
         query = Query(user="" if all_users else self.user)
         found = [seen for seen in self.seen(query) if seen.state.final]
-        return [seen for seen in found if (seen.observed.finished or seen.observed.created) <= before]
+        return [self.handle(one) for one in found if (one.observed.finished or one.observed.created) <= before]
 
     def backend(self, name: str) -> Backend:
         """The backend of this name, made once."""
@@ -218,7 +235,7 @@ class Client:
 
     def _places(self) -> builtins.list[str]:
         """Where a name is looked for: the default backend, then this machine."""
-        first = choice.backend(self.settings, self.env, "name")[0]
+        first = self.default
         return builtins.list(dict.fromkeys((first, "local"))) if self.settings.value("backend") is None else [first]
 
 
@@ -419,4 +436,4 @@ def delete(name: str) -> Seen:
 
 
 def _ref(seen: Seen) -> Ref:
-    return Ref(name=seen.name, run_id=seen.run_id, namespace=seen.namespace)
+    return Ref(name=seen.name, run_id=seen.run_id, namespace=seen.namespace, kind=seen.engine, uid=seen.uid)
