@@ -190,6 +190,14 @@ def restore(captured: Capture, store: Path, dest: Path) -> None:
         _restore_file(file, _load(store, file), dest)
 
 
+def contents(captured: Capture, store: Path) -> Iterator[tuple[CodeFile, bytes]]:
+    """Each file with its content (of a link: where it leads), checked against its hash."""
+    if not captured.stored:
+        raise NotFoundError("the code of this run was not kept", why=captured.reason)
+    for file in captured.files:
+        yield file, _load(store, file)
+
+
 def gc(store: Path, keep: set[str], *, older_than: float = YOUNG) -> int:
     """Remove the blobs that no record names; the bytes won. Young ones stay: their record is being written."""
     import time

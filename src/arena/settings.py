@@ -44,6 +44,7 @@ SETTINGS = (
     Setting("request_timeout", "ARENA_REQUEST_TIMEOUT", "duration", None, "how long an answer of the cluster may take"),
     Setting("image", "ARENA_IMAGE", "text", None, "image of jobs that name none", True),
     Setting("engines", "ARENA_ENGINES", "list", None, "kinds that run may make, the first one served is taken", True),
+    Setting("patch", "ARENA_PATCH", "yaml", None, "YAML that is merged into every job object that is made"),
     Setting("user", "ARENA_USER", "text", None, "whose jobs these are, when the login name is not the answer"),
     Setting("state_dir", "ARENA_STATE_DIR", "path", None, "folder of local jobs and records"),
     Setting("lease_dir", "ARENA_LEASE_DIR", "path", None, "folder of the GPU locks that all users of a machine share"),
@@ -326,6 +327,12 @@ def _text(raw: object) -> str:
     return raw
 
 
+def _yaml(raw: object) -> str:
+    if not isinstance(raw, str):
+        raise ValueError(f"must be YAML as a text (after `|`), not {_shown(raw)}")
+    return raw
+
+
 def _choice(raw: object, choices: list[str]) -> str:
     if raw not in choices:
         raise ValueError(f"must be {' or '.join(choices)}, not {_shown(raw)}{_nearest(str(raw), choices)}")
@@ -379,6 +386,7 @@ def _path(raw: object, base: Path, home: Path | None) -> str:
 
 _PARSERS: dict[str, Callable[[object], Value]] = {
     "text": _text,
+    "yaml": _yaml,
     "bool": _bool,
     "count": _count,
     "positive": lambda raw: _count(raw, least=1),

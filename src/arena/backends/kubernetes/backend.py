@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from arena.backends.base import Context, LogLine, LogQuery, Plan, Query, Ref, Warnings
-from arena.backends.kubernetes import planning, reading, travel
+from arena.backends.kubernetes import defaults, planning, reading, travel
 from arena.backends.kubernetes.reading import Found, Reader
 from arena.engines import ENGINES, load
 from arena.engines.base import RUN_LABEL, STOPPED_ANNOTATION, Engine, Kind, Served
@@ -98,8 +98,34 @@ class KubernetesBackend:
 
     def plan(self, job: Job, context: Context) -> Plan:
         """What `submit` would send."""
-        parcel = travel.pack(job, context, self.settings, namespace=self.namespace)
-        return planning.make_plan(job, context, self.settings, self._known(context), self.namespace, self.user, parcel)
+        values = self._defaults(context)
+        settings = defaults.layered(self.settings, self.namespace, values)
+        parcel = travel.pack(job, context, settings, namespace=self.namespace)
+        plan = planning.make_plan(job, context, settings, self._known(context), self.namespace, self.user, parcel)
+        notes = (*plan.notes, *defaults.strangers(self.namespace, values))
+        return structs.replace(plan, notes=notes, data=structs.replace(plan.data, defaults=values))
+
+    @functools.cached_property
+    def memory(self) -> defaults.Memory:
+        """The namespace's defaults as they were last time."""
+        return defaults.Memory(self._cache(), self.access.server, self.namespace)
+
+    def _defaults(self, context: Context) -> Mapping[str, str]:
+        """The namespace's defaults: remembered, else read, unless nobody may be asked."""
+        values = self.memory.recall()
+        if values is not None or context.dry == "client":
+            return values or {}
+        return self.read_defaults()
+
+    def read_defaults(self) -> Mapping[str, str]:
+        """The namespace's defaults as they are now."""
+        values = defaults.read(self.api, self.namespace)
+        self.memory.keep(values)
+        return values
+
+    def layered(self) -> Settings:
+        """The settings with those of the namespace."""
+        return defaults.layered(self.settings, self.namespace, self.read_defaults())
 
     def _known(self, context: Context) -> Served:
         return planning.assumed() if context.dry == "client" else self.served()
@@ -123,11 +149,15 @@ class KubernetesBackend:
 
     def submit(self, plan: Plan, *, replace: bool = False, force: bool = False) -> Ref:
         """Ask, then make helpers, job and owners. Exactly one of two submits of a name wins."""
-        from arena.backends.kubernetes.submitting import Submission
+        from arena.backends.kubernetes.submitting import ChangedError, Submission
 
-        submission = Submission(self.api, plan)
+        submission = Submission(self.api, plan, self.read_defaults)
         try:
             return submission.carry_out()
+        except ChangedError:  # what was remembered of the namespace is no longer so: plan anew, once
+            plan = self.plan(plan.job, plan.context)
+            self.notice = f"the namespace's defaults have changed: {', '.join(plan.facts)}"
+            return self.submit(plan, replace=replace, force=force)
         except AlreadyExistsError as error:
             seen = self._holder(plan)
             if seen is None:

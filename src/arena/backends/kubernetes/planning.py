@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct, structs
 
-from arena import engines, secrets
+from arena import engines, images, secrets
 from arena.backends.base import Context, Plan
 from arena.backends.kubernetes.travel import Parcel
 from arena.engines import patching, pods
@@ -33,13 +33,14 @@ USUAL = {
 
 
 class Made(Struct, frozen=True, kw_only=True):
-    """What a plan became: the engine and its objects, helpers first."""
+    """What a plan became: the engine and its objects, helpers first, made with these defaults of the namespace."""
 
     engine: Engine
     work: Work
     helpers: tuple[Manifest, ...]
     thing: Manifest
     payloads: Mapping[str, bytes] = {}
+    defaults: Mapping[str, str] = {}
 
 
 def make_plan(
@@ -57,7 +58,7 @@ def make_plan(
     parcel = parcel or Parcel(working_dir=job.working_dir)
     run_id = f"{shorten(job.name, 58)}-{_letters(job, context)}"
     engine = choose(job, settings, served)
-    image, from_ = image_of(job, settings)
+    image, from_ = images.choose(job, settings, parcel.script)
     work = Work(
         job=job,
         name=job.name,
@@ -79,7 +80,7 @@ def make_plan(
         engine=engine,
         work=work,
         helpers=(*_secret(work), *parcel.manifests, *engine.helpers(work)),
-        thing=changed(engine.render(work), context),
+        thing=changed(usual(engine.render(work), settings), context),
     )
     return Plan(
         backend="kubernetes",
@@ -92,6 +93,14 @@ def make_plan(
         steps=(*made.helpers, made.thing),
         data=made,
     )
+
+
+def usual(thing: Manifest, settings: Settings) -> Manifest:
+    """The job object after the patch that the site or the namespace makes to every job."""
+    text = settings.text("patch")
+    if not text:
+        return thing
+    return patching.apply_patch(thing, patching.read_patch(text, f"patch ({settings.source('patch')})"))
 
 
 def changed(thing: Manifest, context: Context) -> Manifest:
@@ -126,15 +135,6 @@ def choose(job: Job, settings: Settings, served: Served) -> Engine:
         why=f"{first.operator} is not installed",
         hint="arena run makes a Job, which every cluster has; or ask for the operator",
     )
-
-
-def image_of(job: Job, settings: Settings) -> tuple[str, str]:
-    """The image and who said so."""
-    if job.image:
-        return job.image, "--image"
-    if image := settings.text("image"):
-        return image, settings.source("image")
-    raise UnsupportedError("no image", why="a container needs one", hint="--image, or arena config set image IMAGE")
 
 
 def remembered(job: Job, context: Context, user: str, engine: str) -> str:

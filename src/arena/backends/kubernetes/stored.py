@@ -76,7 +76,7 @@ class Store:
         """Whether the job that owns code has ended or is gone; of a kind that is not known nothing is said."""
         kinds = {engine.kind: engine for engine in map(engines.load, engines.ENGINES)}
         engine = kinds.get(owner.kind)
-        resource = engine and self.api.discovery.find(engine.kind, engine.group)
+        resource = self.api.discovery.find(engine.kind, engine.group) if engine else None
         if engine is None or resource is None:
             return False
         try:

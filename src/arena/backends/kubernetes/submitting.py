@@ -31,12 +31,17 @@ PATHS = {
 }
 
 
+class ChangedError(BackendError):
+    """What a plan was made with is no longer so."""
+
+
 class Submission:
     """One submit of one plan; what it has made is undone when it fails before its job is there."""
 
-    def __init__(self, api: Api, plan: Plan) -> None:
+    def __init__(self, api: Api, plan: Plan, defaults: Callable[[], Mapping[str, str]] | None = None) -> None:
         self.api = api
         self.plan = plan
+        self.defaults = defaults
         made = plan.data
         assert isinstance(made, Made)
         self.made = made
@@ -68,10 +73,14 @@ class Submission:
         ]
         calls += [self._dry_pod(pod) for pod in pods_of(self.made)]
         calls += [self._read(kind, name) for kind, name in named_by(self.made.thing, self.made.helpers)]
-        answers: list[Any] = together([*calls, self.store.read])
-        raise_first(answers)
+        answers: list[Any] = together([*calls, self.store.read, self._same_defaults])
+        raise_first([answer for answer in answers if isinstance(answer, ChangedError)] or answers)
         thing: Manifest = answers[0]
         return thing
+
+    def _same_defaults(self) -> None:
+        if self.defaults and self.defaults() != self.made.defaults:
+            raise ChangedError("the namespace's defaults have changed")
 
     def _dry_pod(self, pod: Manifest) -> Callable[[], Any]:
         return lambda: self.api.create(self.path_of(pod), pod, dry_run=True)

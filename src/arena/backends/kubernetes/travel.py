@@ -10,15 +10,16 @@ import gzip
 import hashlib
 import io
 import os
+import posixpath
 import shlex
 import stat
 import tarfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
-from arena import code
+from arena import code, images
 from arena.backends.base import Context
 from arena.engines.base import MANAGED_BY, PART_LABEL, Code, Manifest
 from arena.errors import SpecError
@@ -41,7 +42,10 @@ OTHER_WAYS = (
 
 
 class Parcel(Struct, frozen=True, kw_only=True):
-    """What travels with a job, and what is to be said about it; without `code` the program is in the image."""
+    """What travels with a job, and what is to be said about it; without `code` the program is in the image.
+
+    `renamed` are words that are paths of this machine, as the pods have them; `script` is the text of what is started.
+    """
 
     code: Code | None = None
     working_dir: str = ""
@@ -49,6 +53,7 @@ class Parcel(Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     facts: tuple[str, ...] = ()
     renamed: Mapping[str, str] = {}
+    script: str | None = None
 
 
 class Packed(Struct, frozen=True):
@@ -63,33 +68,70 @@ class Packed(Struct, frozen=True):
         return "code.tgz" if self.data[:2] == b"\x1f\x8b" else "code.tar"
 
 
-def pack(job: Job, context: Context, settings: Settings, *, namespace: str = "") -> Parcel | None:
-    """The code that a job brings along; None where its type never brings any."""
+class Recorded(Struct, frozen=True):
+    """The code of an earlier run: what it was, where its contents are, and the folder in it that the run began in."""
+
+    captured: code.Capture
+    store: Path
+    base: str = ""
+
+
+def pack(
+    job: Job, context: Context, settings: Settings, *, namespace: str = "", recorded: Recorded | None = None
+) -> Parcel | None:
+    """What a job brings along, its own folder or recorded code; None where its type never brings any."""
+    if recorded:
+        return _recorded(job, recorded, settings, namespace)
     if not brings_code(job, context):
         return None
-    limit = settings.size("upload.max")
-    if not limit:
-        return Parcel(working_dir=job.working_dir, facts=("no code travels (upload.max is 0)",))
-    root = Path(context.code) if context.code else Path(context.cwd)
-    left: list[code.LeftOut] = []
-    paths = sorted(set(_whole(root, left) if context.code else _alone(job, root)))
-    start = starting_folder(job, context, root) if paths else job.working_dir
-    notes = [*(_left_behind(root, paths, left) if context.code else [_only(paths)]), *lost(job)]
-    if not paths:
-        return Parcel(working_dir=start, notes=tuple(notes))
-    found = archive(root, paths, start)
-    check_size(found, min(limit, MOST), limited=limit < MOST)
-    return parcel_of(found, start, notes, renamed(job, context, root, found.sizes), namespace)
+    if job.sync_mode:  # the code comes from elsewhere
+        return Parcel(working_dir=job.working_dir, notes=tuple(lost(job)), script="")
+    script = images.read_script(job.command, Path(context.cwd, job.working_dir))
+    if not settings.size("upload.max"):
+        return Parcel(working_dir=job.working_dir, facts=("no code travels (upload.max is 0)",), script=script)
+    return structs.replace(_here(job, context, settings, namespace), script=script)
 
 
 def brings_code(job: Job, context: Context) -> bool:
     """Whether a job made this way brings its folder: what `run` makes does, Arena (Go)'s `submit TYPE` never did."""
-    return bool(context.again) or context.creates == "run" or job.type_name == "job"
+    return context.creates == "run" or job.type_name == "job"
 
 
-def parcel_of(
-    found: Packed, start: str, notes: Sequence[str], renamed: Mapping[str, str], namespace: str = ""
-) -> Parcel:
+def _here(job: Job, context: Context, settings: Settings, namespace: str) -> Parcel:
+    """The project's files, or the script alone where the folder must not travel."""
+    root = Path(context.code or context.cwd)
+    left: list[code.LeftOut] = []
+    paths = sorted(set(_whole(root, left) if context.code else _alone(job, root)))
+    notes = (*(_left_behind(root, paths, left) if context.code else [_only(paths)]), *lost(job))
+    if not paths:
+        return Parcel(working_dir=job.working_dir, notes=notes)
+    start = starting_folder(job, context, root)
+    found = archive(root, paths, start)
+    check_size(found, settings)
+    parcel = parcel_of(found, start, namespace)
+    return structs.replace(parcel, notes=notes, renamed=renamed(job, context, root, found.sizes))
+
+
+def _recorded(job: Job, recorded: Recorded, settings: Settings, namespace: str) -> Parcel:
+    """The recorded files, started where the earlier run began."""
+    start = posixpath.normpath(posixpath.join(recorded.base, job.working_dir))
+    if start.startswith(".."):
+        raise SpecError(f"--working-dir: {job.working_dir} lies outside the recorded code")
+    start = "" if start == "." else start
+    packer, contents = Packer(), {}
+    for file, data in code.contents(recorded.captured, recorded.store):
+        packer.check_room(file.path, file.size)
+        packer.add(file.path, file.mode, data)
+        contents[file.path] = data
+    found = packer.packed(start)
+    check_size(found, settings)
+    names = [posixpath.normpath(posixpath.join(start, name)) for name in images.script_names(job.command)]
+    script = next((contents[name] for name in names if name in contents), b"")
+    parcel = parcel_of(found, start, namespace)
+    return structs.replace(parcel, notes=tuple(lost(job)), script=script.decode(errors="replace"))
+
+
+def parcel_of(found: Packed, start: str, namespace: str = "") -> Parcel:
     """An archive as the ConfigMap that carries it."""
     sha256 = hashlib.sha256(found.data).hexdigest()
     made = Code(config_map=f"arena-code-{sha256[:16]}", sha256=sha256, key=found.key, folder=FOLDER)
@@ -97,9 +139,7 @@ def parcel_of(
         code=made,
         working_dir=start,
         manifests=(manifest(made, found.data, namespace),),
-        notes=tuple(notes),
         facts=(f"code {len(found.sizes)} files, {format_bytes(len(found.data))}",),
-        renamed=renamed,
     )
 
 
@@ -182,7 +222,7 @@ def _left_behind(root: Path, paths: Iterable[str], left: Sequence[code.LeftOut])
 
 def lost(job: Job) -> Iterator[str]:
     """The warning of who keeps no results."""
-    if not (job.data or getattr(job, "output", "") or getattr(job, "fetch", ())):
+    if not (job.data or job.output or getattr(job, "fetch", ())):
         yield "files written in the pods are lost when they go: --output CLAIM:/path, --fetch PATH, arena cp"
 
 
@@ -196,9 +236,7 @@ def archive(root: Path, paths: Sequence[str], start: str = "") -> Packed:
         status = os.lstat(root / path)
         packer.check_room(path, status.st_size if stat.S_ISREG(status.st_mode) else 0)
         packer.add(path, status.st_mode, _content(root, path, status))
-    if start and not start.startswith("/") and not any(path.startswith(f"{start}/") for path in paths):
-        packer.add_folder(start)
-    return packer.packed()
+    return packer.packed(start)
 
 
 def _content(root: Path, path: str, status: os.stat_result) -> bytes:
@@ -234,21 +272,21 @@ class Packer:
         self.sizes[path] = len(data)
         self._tar.addfile(info, io.BytesIO(data))
 
-    def add_folder(self, path: str) -> None:
-        """A folder, for a program that starts where no file travels."""
-        info = tarfile.TarInfo(path)
-        info.type, info.mode, info.mtime = tarfile.DIRTYPE, 0o755, THEN
-        self._tar.addfile(info)
-
-    def packed(self) -> Packed:
-        """What was added, as one archive."""
+    def packed(self, start: str = "") -> Packed:
+        """What was added, as one archive; with the folder a program starts in, also where no file is in it."""
+        if start and not start.startswith("/") and not any(path.startswith(f"{start}/") for path in self.sizes):
+            info = tarfile.TarInfo(start)
+            info.type, info.mode, info.mtime = tarfile.DIRTYPE, 0o755, THEN
+            self._tar.addfile(info)
         self._tar.close()
         raw = self._raw.getvalue()
         return Packed(raw if len(raw) <= PLAIN else gzip.compress(raw, 9, mtime=0), self.sizes)
 
 
-def check_size(found: Packed, limit: int, *, limited: bool) -> None:
+def check_size(found: Packed, settings: Settings) -> None:
     """SpecError, with the largest files, where an archive is larger than may travel."""
+    set_ = settings.size("upload.max")
+    limit, limited = min(set_, MOST), set_ < MOST
     if len(found.data) > limit:
         told = f"{format_bytes(len(found.data))} compressed, at most {format_bytes(limit)} travel through a ConfigMap"
         raise _too_large(found.sizes, told, limited=limited)
@@ -282,9 +320,9 @@ def renamed(job: Job, context: Context, root: Path, sizes: Mapping[str, int]) ->
     words = {context.python: "python3"} if context.python.startswith("/") else {}
     for word in job.command:
         path = _inside(root, os.path.join(context.cwd, job.working_dir, word))
-        if path in sizes:
+        if path and path in sizes:
             if os.path.isabs(word):
-                words[word] = str(PurePosixPath(FOLDER) / path)
+                words[word] = posixpath.join(FOLDER, path)
             break
     return words
 
