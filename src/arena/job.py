@@ -295,10 +295,6 @@ class Job(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_de
             )
         ]
 
-    def cluster_roles(self, python: str = "python3") -> list[Role]:
-        """The replicas as a cluster has them; only MPI's are not those of one machine."""
-        return self.roles(python)
-
     def join(self, seat: Seat) -> Joined:
         """What tells the process in this seat who and where its peers are."""
         return Joined()

@@ -53,8 +53,8 @@ class MPIJobEngine(ReplicaEngine):
     def carried(self, work: Work) -> Sequence[Role]:
         """The Launcher, and the hosts its ranks run on; GPUs are the hosts'."""
         (launcher,) = work.roles
-        worker = replace(launcher, name="worker", count=work.job.workers, argv=SSHD, gpus=work.job.gpus, nproc=1)
-        return (replace(launcher, gpus=0), worker)
+        hosts = work.job.hosts() if isinstance(work.job, MPIJob) else replace(launcher, count=work.job.workers)
+        return (replace(launcher, gpus=0), replace(hosts, name="worker", argv=SSHD))
 
     def own(self, work: Work) -> Manifest:
         slots = work.job.slots_per_worker if isinstance(work.job, MPIJob) else 1

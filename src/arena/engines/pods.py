@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import posixpath
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from arena.cluster import parse_device
+from arena.engines import placing, upstream, volumes
 from arena.engines.base import MANAGED_BY, NAME_LABEL, RUN_LABEL, Manifest, Work
 from arena.engines.objects import ContainerStatus, Pod, PodSpec, Template, Terminated
 from arena.engines.starter import processes
@@ -18,6 +20,12 @@ from arena.quantity import parse_bytes
 from arena.status import Replica, State
 
 GPU = "nvidia.com/gpu"
+NEAR_GPU = "aliyun.com/gpu"
+RDMA = "rdma/hca"
+ISTIO = "sidecar.istio.io/inject"
+KUEUE = "kueue.x-k8s.io/queue-name"
+LABEL_KEY = re.compile(r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 INDEX_VARIABLE = "ARENA_INDEX"
 INDEX_ANNOTATION = "batch.kubernetes.io/job-completion-index"
 # $1 the folder, $2 the archive, $3 its hash. Any sh will do, with tar (and gzip) or any Python; what no program
@@ -40,24 +48,58 @@ else echo "arena: this image has no program to unpack the code: tar and gzip, or
 def template(work: Work, role: Role, container: str, *, env: Sequence[Manifest] = ()) -> Manifest:
     """The pod template of one role: what every kind puts into its own object."""
     main = _main(work, role, container, env)
-    spec: Manifest = {"restartPolicy": "Never", "containers": [main]}
-    if work.job.selector:
-        spec["nodeSelector"] = dict(work.job.selector)
+    spec: Manifest = {"restartPolicy": "Never", "containers": [main], **placing.place(work, role)}
+    for found in volumes.mounted(work, role):
+        volumes.add(spec, main, found)
     if work.code:
         _add_code(spec, work, main)
-    return {"metadata": {"labels": pod_labels(work), "annotations": {}}, "spec": spec}
+    if work.job.sync_mode:
+        _add_fetched(spec, work, main)
+    return {"metadata": {"labels": _own_labels(work), "annotations": _own_annotations(work)}, "spec": spec}
+
+
+def problems(work: Work) -> Iterator[str]:
+    """What no kind can carry: labels that mark jobs, and keys and values that are no labels."""
+    yield from upstream.problems(work)
+    for flag, pairs in (("--label", work.labels), ("--selector", work.job.selector)):
+        yield from _label_problems(flag, pairs)
+    for key in work.job.annotation:
+        if not LABEL_KEY.fullmatch(key):
+            yield f"--annotation: {key!r} is no key of an annotation"
+
+
+def _label_problems(flag: str, pairs: Mapping[str, str]) -> Iterator[str]:
+    for key, value in pairs.items():
+        if not LABEL_KEY.fullmatch(key):
+            yield f"{flag}: {key!r} is no key of a label: letters, digits, '-', '_', '.', at most 63, or DOMAIN/KEY"
+        elif not LABEL_VALUE.fullmatch(value):
+            yield f"{flag} {key}: {value!r} is no value of a label: letters, digits, '-', '_', '.', at most 63"
+
+
+def _own_labels(work: Work) -> Env:
+    """The labels of the pods; no sidecar of Istio's keeps a finished one alive, unless the user's label asks for it."""
+    return {ISTIO: "false", **pod_labels(work), **placing.labels(work)}
+
+
+def _own_annotations(work: Work) -> Env:
+    return {ISTIO: work.labels.get(ISTIO, "false"), **work.job.annotation, **upstream.job_annotations(work)}
 
 
 def pod_labels(work: Work) -> Env:
     """The labels of every pod."""
-    return {**work.labels, MANAGED_BY: "arena", NAME_LABEL: work.name, RUN_LABEL: work.run_id}
+    mine = {MANAGED_BY: "arena", NAME_LABEL: work.name, RUN_LABEL: work.run_id}
+    return {**work.labels, **upstream.labels(work), **mine}
 
 
 def metadata(work: Work, name: str = "") -> Manifest:
     """The metadata of the job object, or of a helper of another name."""
     found: Manifest = {"name": name or work.name, "namespace": work.namespace, "labels": pod_labels(work)}
-    if not name and work.annotations:
-        found["annotations"] = dict(work.annotations)
+    if name:
+        return found
+    if work.job.queue_name:
+        found["labels"][KUEUE] = work.job.queue_name
+    if annotations := {**work.annotations, **upstream.job_annotations(work)}:
+        found["annotations"] = annotations
     return found
 
 
@@ -91,26 +133,57 @@ def _main(work: Work, role: Role, container: str, env: Sequence[Manifest]) -> Ma
         "name": container,
         "image": role.image or work.image,
         "command": [escaped(word) for word in role.argv],
-        "env": [*own, *env, *variables(work, role.env)],
+        "env": [*own, *_set_here(work, role), *env, *variables(work, role.env)],
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
+    if policy := work.job.image_pull_policy or ("Always" if upstream.is_upstream(work) else ""):
+        found["imagePullPolicy"] = policy
     if folder := working_dir(work):
         found["workingDir"] = folder
-    if resources := _resources(role):
-        found["resources"] = {"requests": resources, "limits": resources}
+    if resources := _resources(work, role):
+        found["resources"] = resources
+    if role.rdma:
+        found["securityContext"] = {"capabilities": {"add": ["IPC_LOCK"]}}
     return found
+
+
+def _set_here(work: Work, role: Role) -> list[Manifest]:
+    """Variables that flags set; a user's own of the same name wins."""
+    found = upstream.variables(work, role)
+    if work.job.output:
+        found["ARENA_OUTPUT_DIR"] = volumes.OUTPUT
+    return [{"name": name, "value": value} for name, value in found.items() if name not in role.env]
 
 
 def working_dir(work: Work) -> str:
     """Where the program starts: in the code that travelled, or where the user said."""
-    if not work.code:
-        return work.working_dir
-    return posixpath.join(work.code.folder, work.working_dir).rstrip("/")
+    if work.code:
+        return posixpath.join(work.code.folder, work.working_dir).rstrip("/")
+    return work.working_dir or (upstream.WORKING_DIR if upstream.is_upstream(work) else "")
 
 
-def _resources(role: Role) -> Env:
-    found = {"cpu": role.cpu, "memory": role.memory, GPU: str(role.gpus or "")}
-    return {name: amount for name, amount in found.items() if amount}
+def _resources(work: Work, role: Role) -> Manifest:
+    """What a container asks for, and its limits: the same, but where the limit was given apart."""
+    gpu = NEAR_GPU if placing.is_near(work) else GPU
+    devices = {gpu: str(role.gpus or ""), RDMA: "1" if role.rdma else "", **dict(map(parse_device, role.device))}
+    requests = {"cpu": role.cpu, "memory": role.memory, **devices}
+    limits = {**requests, "cpu": role.cpu_limit or role.cpu, "memory": role.memory_limit or role.memory}
+    found = {
+        kind: {name: amount for name, amount in amounts.items() if amount}
+        for kind, amounts in (("requests", requests), ("limits", limits))
+    }
+    return {kind: amounts for kind, amounts in found.items() if amounts}
+
+
+def _add_fetched(spec: Manifest, work: Work, main: Manifest) -> None:
+    """The init container that fetches the code, before all others."""
+    found = volumes.fetching(work, variables(work, work.job.env))
+    assert found
+    mounted, init = found
+    volumes.add(spec, main, mounted)
+    if resources := _without_devices(main.get("resources", {})):
+        init["resources"] = resources
+    spec["initContainers"] = [init, *spec.get("initContainers", [])]
 
 
 def _add_code(spec: Manifest, work: Work, main: Manifest) -> None:
@@ -118,7 +191,7 @@ def _add_code(spec: Manifest, work: Work, main: Manifest) -> None:
     assert work.code
     words = [work.code.folder, work.code.key, work.code.sha256]
     mount = {"name": "arena-code", "mountPath": work.code.folder}
-    init = {
+    init: Manifest = {
         "name": "arena-code",
         "image": main["image"],
         "command": ["sh", "-c", escaped(UNPACK), "sh", *words],

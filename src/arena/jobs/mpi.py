@@ -45,13 +45,13 @@ class MPIJob(Job, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_de
     def roles(self, python: str = "python") -> list[Role]:
         (launcher,) = Job.roles(self, python)
         gpus = self.gpus * self.workers
-        return [replace(launcher, name="launcher", count=1, gpus=gpus, ranked=False)]
+        own = {"device": (), "rdma": False, "data": self.mounts_on_launcher}
+        return [replace(launcher, name="launcher", count=1, gpus=gpus, ranked=False, **own)]
 
-    def cluster_roles(self, python: str = "python3") -> list[Role]:
-        """A Launcher without devices, and the hosts, whose pods run nothing of their own."""
-        (every,) = Job.roles(self, python)
-        launcher = replace(every, name="launcher", count=1, gpus=0, device=(), rdma=False, ranked=False)
-        return [replace(launcher, data=self.mounts_on_launcher), replace(every, argv=(), ranked=False)]
+    def hosts(self) -> Role:
+        """What a cluster adds: the hosts of the ranks, which have the devices and the data."""
+        (every,) = Job.roles(self)
+        return replace(every, argv=(), ranked=False, nproc=1)
 
     def join(self, seat: Seat) -> Joined:
         hostfile = f"{seat.folder}/hostfile"

@@ -14,8 +14,9 @@ from msgspec import Struct, structs
 from arena import engines, images, secrets
 from arena.backends.base import Context, Plan
 from arena.backends.kubernetes.travel import Parcel
-from arena.engines import patching, pods
-from arena.engines.base import PART_LABEL, RUN_ANNOTATION, Engine, Kind, Manifest, Served, Work
+from arena.engines import companions, patching, pods
+from arena.engines.base import PART_LABEL, RUN_ANNOTATION, Engine, Manifest, Served, Work
+from arena.engines.served import TODAY
 from arena.errors import SpecError, UnsupportedError
 from arena.job import Job, Role, check, made_up_name, raise_all, run_letters, shorten
 from arena.settings import Settings
@@ -72,14 +73,21 @@ def make_plan(
         secret_env=tuple(secrets.split(job.env)[1]),
         code=parcel.code,
         working_dir=parcel.working_dir,
+        keep_failed=job.keep_failed,
         upstream=context.creates == "type" and job.type_name != "job",
         served=served,
     )
-    raise_all(list(engine.problems(work)))
+    raise_all([*pods.problems(work), *companions.problems(work), *engine.problems(work)])
+    files = companions.read_files(job.config_file, context.cwd, context.environ.get("HOME", ""))
     made = Made(
         engine=engine,
         work=work,
-        helpers=(*_secret(work), *parcel.manifests, *engine.helpers(work)),
+        helpers=(
+            *_secret(work),
+            *parcel.manifests,
+            *engine.helpers(work),
+            *companions.companions(work, engine.name, files),
+        ),
         thing=changed(usual(engine.render(work), settings), context),
     )
     return Plan(
@@ -115,9 +123,8 @@ def changed(thing: Manifest, context: Context) -> Manifest:
 
 
 def assumed() -> Served:
-    """What a dry run that asks nobody takes for served: every kind, in the version that arena knows best."""
-    known = [engines.load(name) for name in engines.ENGINES]
-    return {f"{engine.kind}.{engine.group}": Kind(engine.version) for engine in known}
+    """What a dry run that asks nobody takes for served: the kinds of today's operators."""
+    return TODAY
 
 
 def choose(job: Job, settings: Settings, served: Served) -> Engine:
