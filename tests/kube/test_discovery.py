@@ -2,7 +2,7 @@
 
 import json
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -87,7 +87,7 @@ def test_the_fields_of_a_kind(alice: Api) -> None:
 
 
 @pytest.fixture
-def dead_group(bed: Bed) -> str:
+def dead_group(bed: Bed) -> Iterator[str]:
     """A group whose own server is not there."""
     admin = bed.api()
     service = {

@@ -111,10 +111,13 @@ def channels(api: Api, path: str, query: Sequence[tuple[str, str]], protocols: S
         ("Sec-WebSocket-Key", base64.b64encode(os.urandom(16)).decode()),
         ("Sec-WebSocket-Protocol", ", ".join(protocols)),
     ]
-    with api.wire.open(path, query, first=WRITE, read=None, headers=headers) as opened:
-        if opened.response.status_code != 101:
-            raise UnsupportedError(f"{api.access.server}, or a proxy before it, does not speak websockets")
-        yield Channels(opened)
+    try:
+        with api.wire.open(path, query, first=WRITE, read=None, headers=headers) as opened:
+            if opened.response.status_code != 101:
+                raise UnsupportedError(f"{api.access.server}, or a proxy before it, does not speak websockets")
+            yield Channels(opened)
+    except Stopped as stopped:
+        raise CutError(f"the connection to {api.access.server} was closed") from stopped
 
 
 def execute(
@@ -238,7 +241,7 @@ class Forward:
             with channels(self._api, self._path, [("ports", str(self._target))], (V4,)) as opened:
                 threading.Thread(target=_send_all, args=(ours, opened), daemon=True).start()
                 self._receive(ours, opened)
-        except (Stopped, OSError):
+        except OSError:
             return
         except ArenaError as error:
             self.error = error
