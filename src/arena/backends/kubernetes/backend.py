@@ -18,7 +18,7 @@ from arena.backends.kubernetes.reading import Found, Reader
 from arena.engines import ENGINES, load
 from arena.engines.base import RUN_LABEL, STOPPED_ANNOTATION, Engine, Kind, Served
 from arena.engines.objects import Pod
-from arena.errors import AlreadyExistsError, BackendError, ForbiddenError, NotFoundError, SpecError
+from arena.errors import AlreadyExistsError, ArenaError, BackendError, ForbiddenError, NotFoundError, SpecError
 from arena.job import Job
 from arena.quantity import format_age, parse_duration
 from arena.settings import Settings, home_folder, login_name
@@ -64,8 +64,11 @@ class KubernetesBackend:
         """The access as `--as`, `--as-group` and `--request-timeout` want it."""
         from arena.kube.config import Impersonate
 
-        if user := self.settings.text("as"):
-            who = Impersonate(user, tuple(self.settings.names("as_group")))
+        user, groups = self.settings.text("as"), self.settings.names("as_group")
+        if groups and not user:
+            raise SpecError("--as-group needs --as", why="a group alone is nobody")
+        if user:
+            who = Impersonate(user, tuple(groups))
             access = structs.replace(access, impersonate=who, user=user)
         if limit := self.settings.text("request_timeout"):
             access = structs.replace(access, timeout=parse_duration(limit))
@@ -230,13 +233,23 @@ class KubernetesBackend:
     def _all(self, query: Query, warnings: Warnings) -> reading.All:
         """Every job; where not even one kind may be listed in all namespaces, those of this one."""
         kinds = self.reader.served()
-        if not query.everywhere:
-            return self.reader.all(kinds)
-        found, failed = Reader(self.api, "").all(kinds)
-        if found or not failed or not all(isinstance(error, ForbiddenError) for _, error in failed):
-            return found, failed
-        warnings.add(f"only namespace {self.namespace!r} is listed: {failed[0][1].what}", code=failed[0][1].exit_code)
-        return self.reader.all(kinds)
+        if query.everywhere:
+            found, failed = Reader(self.api, "").all(kinds)
+            if len(failed) <= len(kinds) or not isinstance(failed[0][1], ForbiddenError):
+                return found, failed
+            why = failed[0][1]
+            warnings.add(f"only namespace {self.namespace!r} is listed: {why.what}", code=why.exit_code)
+        found, failed = self.reader.all(kinds)
+        if len(failed) > len(kinds):  # nothing at all: an empty list would say that there are no jobs
+            raise self._nothing_listed(failed[0][1])
+        return found, failed
+
+    def _nothing_listed(self, error: ArenaError) -> ArenaError:
+        if not isinstance(error, ForbiddenError):
+            return error
+        return ForbiddenError(
+            f"you may not list jobs in namespace {self.namespace!r}", why=error.what, hint="arena doctor --role"
+        )
 
     def watch(self, ref: Ref, until: Sequence[float] = ()) -> Iterator[Seen]:
         """The job now, then again at each change and when a time of `until` is reached, until it has ended."""
