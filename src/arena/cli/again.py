@@ -22,13 +22,14 @@ Examples:
 """
 )
 @click.argument("name", shell_complete=common.complete_names)
+@common.type_option()
 @click.option("--manifest", is_flag=True, help="What a cluster would get, instead of the run file.")
 @click.pass_context
-def export(ctx: click.Context, name: str, manifest: bool) -> None:
+def export(ctx: click.Context, name: str, kind: str, manifest: bool) -> None:
     """Print the run file of a job: what run -f and submit -f read. Secret values are masked."""
     from arena import runfile
 
-    handle = common.client(ctx).get(name, gone=True)
+    handle = common.named(common.client(ctx), name, kind, gone=True)
     if manifest:
         _print_manifest(handle)
     else:

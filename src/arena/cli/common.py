@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
-    from arena.client import Client
+    from arena.client import Client, Handle
     from arena.errors import ArenaError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 META = "arena.place"
+FLAGS = ("backend", "namespace", "context", "kubeconfig", "as", "as_group", "request_timeout")
 STATES = ("PENDING", "QUEUED", "RUNNING", "SUSPENDED", "SUCCEEDED", "FAILED", "CANCELLED", "UNKNOWN")
 
 
@@ -24,16 +25,15 @@ def _keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:
         ctx.meta.setdefault(META, {})[param.name] = value
 
 
-def _place(*spellings: str, help: str = "", hidden: bool = False, is_flag: bool = False) -> click.Option:
-    metavar = None if is_flag else "FILE" if "--kubeconfig" in spellings else "NAME"
+def _place(*spellings: str, help: str = "", metavar: str = "NAME", is_flag: bool = False, **more: Any) -> click.Option:
     return click.Option(
         spellings,
-        metavar=metavar,
+        metavar=None if is_flag else metavar,
         help=help,
-        hidden=hidden,
         is_flag=is_flag or None,
         expose_value=False,
         callback=_keep,
+        **more,
     )
 
 
@@ -41,7 +41,10 @@ PLACE = (
     _place("-b", "--backend", help="Where jobs run: local or kubernetes."),
     _place("-n", "--namespace", help="Namespace of the jobs."),
     _place("--context", help="Context of the kubeconfig.", hidden=True),
-    _place("--kubeconfig", "--config", help="The kubeconfig file.", hidden=True),
+    _place("--kubeconfig", "--config", metavar="FILE", help="The kubeconfig file.", hidden=True),
+    _place("--as", "as", help="User on whose behalf the cluster is asked.", hidden=True),
+    _place("--as-group", multiple=True, help="A group of that user; several times.", hidden=True),
+    _place("--request-timeout", metavar="DURATION", help="How long an answer may take.", hidden=True),
     _place("--loglevel", hidden=True),
     _place("--traceback", is_flag=True, hidden=True),
     _place("--pprof", is_flag=True, hidden=True),
@@ -66,7 +69,7 @@ def client(ctx: click.Context) -> Client:
     from arena.settings import Settings
 
     given = {**(ctx.find_root().obj or {}), **ctx.meta.get(META, {})}
-    flags = {key: given[key] for key in ("backend", "namespace", "context", "kubeconfig") if given.get(key)}
+    flags = {key: given[key] for key in FLAGS if given.get(key)}
     try:
         cwd = Path(os.getcwd())
     except FileNotFoundError as error:
@@ -105,7 +108,22 @@ def print_warnings(made: Client, *, as_json: bool, strict: bool) -> int:
     else:
         for line in lines:
             say(f"Warning: {line}")
-    return made.warnings.code if strict else 0
+    return made.warnings.code if strict or made.warnings.failed else 0
+
+
+def type_option() -> Callable[[F], F]:
+    """`-T`, for a name that several jobs have."""
+    return click.option(
+        "-T", "--type", "kind", default="", metavar="TYPE", help="Type of the job, where several have that name."
+    )
+
+
+def named(made: Client, name: str, kind: str = "", *, gone: bool = False) -> Handle:
+    """The job of this name (and type); where the cluster has none and this machine has, a line says so."""
+    handle = made.get(f"{kind}/{name}" if kind and "/" not in name else name, gone=gone)
+    if handle.where.name != made.default:
+        say(f"{handle.name} is a job of this machine: the cluster has none of that name")
+    return handle
 
 
 def output_option(*formats: str) -> Callable[[F], F]:

@@ -3,33 +3,36 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from arena.cli import common
 
 if TYPE_CHECKING:
-    from arena.client import Client
-    from arena.status import Seen
+    from arena.client import Client, Handle
+
+T = TypeVar("T")
+SIDE_BY_SIDE = 8
 
 
 @click.command()
 @click.argument("names", nargs=-1, required=True, shell_complete=common.complete_names)
+@common.type_option()
 @click.pass_context
-def stop(ctx: click.Context, names: tuple[str, ...]) -> int:
+def stop(ctx: click.Context, names: tuple[str, ...], kind: str) -> int:
     """End jobs and keep them in the list."""
     client = common.client(ctx)
-    return _first(_stop(client, name) for name in dict.fromkeys(names))
+    return _each(lambda name: _stop(client, name, kind), names)
 
 
-def _stop(client: Client, name: str) -> int:
+def _stop(client: Client, name: str, kind: str) -> int:
     """Stop one job, saying what happened; its exit code, so that the others are stopped all the same."""
     from arena.errors import ArenaError
 
     try:
-        seen = client.get(name).stop()
+        seen = common.named(client, name, kind).stop()
     except ArenaError as error:
         common.print_error(error, as_json=False)
         return error.exit_code
@@ -37,9 +40,17 @@ def _stop(client: Client, name: str) -> int:
     return 0
 
 
-def _first(codes: Iterable[int]) -> int:
-    """The first exit code that is not 0, of all that are tried; 1 for Arena (Go)'s scripts."""
-    code = next((code for code in list(codes) if code), 0)
+def _each(act: Callable[[T], int], jobs: Iterable[T]) -> int:
+    """The first exit code that is not 0, of all jobs, each acted on beside the others; 1 for Arena (Go)'s scripts."""
+    chosen = list(dict.fromkeys(jobs))
+    if len(chosen) > 1:
+        from concurrent.futures import ThreadPoolExecutor
+
+        with ThreadPoolExecutor(SIDE_BY_SIDE) as threads:
+            codes = list(threads.map(act, chosen))
+    else:
+        codes = [act(one) for one in chosen]
+    code = next((code for code in codes if code), 0)
     return min(code, 1) if common.compat() else code
 
 
@@ -57,15 +68,17 @@ Examples:
 @click.option("--all", "everything", is_flag=True, help="All my jobs.")
 @click.option("--must-exist", is_flag=True, help="A name that is not there is an error (exit 3).")
 @click.option("--force", is_flag=True, help="Also running jobs of others.")
-@click.option("-T", "--type", "kind", metavar="TYPE", hidden=True)
+@common.type_option()
 @click.pass_context
-def delete(ctx: click.Context, /, names: tuple[str, ...], must_exist: bool, force: bool, **asked: Any) -> int:
+def delete(
+    ctx: click.Context, /, names: tuple[str, ...], kind: str, must_exist: bool, force: bool, **asked: Any
+) -> int:
     """End jobs and take them from the list; returns when nothing of them lives."""
     client = common.client(ctx)
     chosen = list(dict.fromkeys((*names, *_chosen(client, asked))))
     if not chosen and not (asked["labels"] or asked["state"] or asked["everything"]):
         raise click.UsageError("which jobs? Give names, -l, --state or --all", ctx)
-    return _first(_delete(client, name, must_exist=must_exist, force=force) for name in chosen)
+    return _each(lambda name: _delete(client, name, kind, must_exist=must_exist, force=force), chosen)
 
 
 def _chosen(client: Client, asked: dict[str, Any]) -> list[str]:
@@ -77,15 +90,16 @@ def _chosen(client: Client, asked: dict[str, Any]) -> list[str]:
     return [seen.name for seen in client.seen(query)]
 
 
-def _delete(client: Client, name: str, *, must_exist: bool, force: bool) -> int:
+def _delete(client: Client, name: str, kind: str, *, must_exist: bool, force: bool) -> int:
     """Delete one job, saying what happened; its exit code, so that the others are deleted all the same."""
     from arena.errors import ArenaError, NotFoundError
 
     try:
-        client.get(name).delete(force=force)
+        common.named(client, name, kind).delete(force=force)
     except NotFoundError as error:
         if not must_exist:
-            common.say(f"Warning: job {name!r} does not exist, nothing to delete")
+            where = f" ({error.hint})" if "--context" in error.hint else ""
+            common.say(f"Warning: job {name!r} does not exist, nothing to delete{where}")
             return 0
         common.print_error(error, as_json=False)
         return error.exit_code
@@ -114,16 +128,32 @@ def prune(ctx: click.Context, since: str | None, all_users: bool, dry_run: bool,
         raise click.UsageError("--since is needed: how long ago must a job have ended? As 7d", ctx)
     client = common.client(ctx)
     found = client.prunable(common.seconds("--since", since) or 0.0, all_users=all_users)
-    for seen in found:
-        click.echo(_line(seen))
+    for job in found:
+        click.echo(_line(job))
     if not found:
         common.say("No job need to be deleted")
     if dry_run or not found or not (yes or _agreed(len(found))):
         return 0
-    return _first(_delete(client, seen.run_id, must_exist=False, force=True) for seen in found)
+    return _each(_prune, found)
 
 
-def _line(seen: Seen) -> str:
+def _prune(job: Handle) -> int:
+    """Delete one finished job; one that has gone meanwhile is no failure."""
+    from arena.errors import ArenaError, NotFoundError
+
+    try:
+        job.delete(force=True)
+    except NotFoundError:
+        return 0
+    except ArenaError as error:
+        common.print_error(error, as_json=False)
+        return error.exit_code
+    common.say(f"The job {job.name} has been deleted successfully")
+    return 0
+
+
+def _line(job: Handle) -> str:
+    seen = job.seen or job.get()
     return f"{seen.name}  {seen.state.name}  {seen.user}  {seen.run_id}"
 
 

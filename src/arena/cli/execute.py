@@ -38,14 +38,17 @@ Examples:
 )
 @click.option("--replica", "--instance", "-i", metavar="NAME", help="Which replica; the first one by default.")
 @click.option("--rank", metavar="RANK", help="The replica that runs this rank.")
+@common.type_option()
 @click.argument("name", shell_complete=common.complete_names)
 @click.argument("words", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
-def execute(ctx: click.Context, name: str, words: tuple[str, ...], replica: str | None, rank: str | None) -> int:
+def execute(
+    ctx: click.Context, name: str, kind: str, words: tuple[str, ...], replica: str | None, rank: str | None
+) -> int:
     """Run a command (a shell by default) with a replica's folder and environment; its exit code is passed on."""
     from arena import showing
 
-    job = common.client(ctx).get(name)
+    job = common.named(common.client(ctx), name, kind)
     seen = job.get()
     names, _ = showing.choose(seen, replica=replica or (), rank=rank)
     chosen = next((r for r in seen.observed.replicas if names is None or r.name in names), None)

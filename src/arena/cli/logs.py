@@ -24,6 +24,7 @@ Examples:
 
 @click.command(epilog=EPILOG)
 @click.argument("name", shell_complete=common.complete_names)
+@common.type_option()
 @click.option("-f", "--follow", is_flag=True, help="Go on until the job has ended.")
 @click.option("--rank", metavar="RANKS", help="Ranks: 0, 0,37, 0-7 or last.")
 @click.option("--replica", "--instance", "-i", metavar="NAMES", help="Replicas: worker-3, or several with commas.")
@@ -46,12 +47,12 @@ Examples:
 @click.option("--exit-code", is_flag=True, help="End with the job's exit code.")
 @common.output_option("text", "json")
 @click.pass_context
-def logs(ctx: click.Context, /, name: str, fmt: str, **asked: Any) -> int:
+def logs(ctx: click.Context, /, name: str, kind: str, fmt: str, **asked: Any) -> int:
     """Print the logs of a job's replicas, each line once and in order; of a deleted job from its record."""
     from arena.cli import follow
     from arena.cli.signals import Interrupt, Signals
 
-    job = common.client(ctx).get(name, gone=True)
+    job = common.named(common.client(ctx), name, kind, gone=True)
     seen = job.get()
     if seen.deleted:
         common.say(f"{job.name} was deleted: these logs are from its record")

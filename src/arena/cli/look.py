@@ -36,9 +36,11 @@ def list_(ctx: click.Context, /, fmt: str, watch: bool, strict: bool, **asked: A
         return _watch(ctx, fmt, asked)
     client = common.client(ctx)
     seens = _seen(client, asked)
-    _print_list(seens, fmt)
+    _print_list(seens, fmt, asked["all_namespaces"])
     if not seens and fmt in ("table", "wide"):
         common.say("No jobs. Start one with: arena run train.py")
+    if fmt in ("table", "wide") and (others := _elsewhere(client)):
+        common.say(others)
     return common.print_warnings(client, as_json=fmt == "json", strict=strict)
 
 
@@ -47,16 +49,35 @@ def _seen(client: Any, asked: dict[str, Any]) -> list[Any]:
     from arena.backends.base import Query
 
     user = asked["user"] or (client.user if asked["mine"] else "")
-    found = list(
-        client.seen(Query(states=common.states(asked["state"]), labels=common.pairs("-l", asked["labels"]), user=user))
+    query = Query(
+        states=common.states(asked["state"]),
+        labels=common.pairs("-l", asked["labels"]),
+        user=user,
+        everywhere=asked["all_namespaces"],
     )
+    found = list(client.seen(query))
     if asked["kind"]:
         trainer = jobs.load(asked["kind"]).trainer
         found = [seen for seen in found if seen.trainer == trainer]
     return found
 
 
-def _print_list(seens: list[Any], fmt: str) -> None:
+def _elsewhere(client: Any) -> str:
+    """A line about the live jobs of this machine, below a list of the cluster's; nothing where nobody chose for it."""
+    from arena.backends.base import Query, Warnings
+    from arena.errors import ArenaError
+
+    if client.settings.value("backend") is not None or client.default == "local":
+        return ""
+    try:
+        live = [seen for seen in client.backend("local").list(Query(), Warnings()) if not seen.state.final]
+    except ArenaError:
+        return ""
+    count = f"{len(live)} job{'s' * (len(live) > 1)}"
+    return f"{count} on this machine too: arena -b local list" if live else ""
+
+
+def _print_list(seens: list[Any], fmt: str, namespaces: bool = False) -> None:
     from arena.cli import output
 
     if fmt == "name":
@@ -64,7 +85,8 @@ def _print_list(seens: list[Any], fmt: str) -> None:
     elif fmt in ("json", "yaml"):
         output.emit([output.job_json(seen) for seen in seens], fmt)
     else:
-        output.write(output.list_table(seens, wide=fmt == "wide", color=output.use_color(sys.stdout)))
+        color = output.use_color(sys.stdout)
+        output.write(output.list_table(seens, wide=fmt == "wide", namespaces=namespaces, color=color))
 
 
 def _watch(ctx: click.Context, fmt: str, asked: dict[str, Any]) -> int:
@@ -77,7 +99,7 @@ def _watch(ctx: click.Context, fmt: str, asked: dict[str, Any]) -> int:
         if now != last:
             if sys.stdout.isatty():
                 click.echo("\033[H\033[J", nl=False)
-            _print_list(seens, fmt)
+            _print_list(seens, fmt, asked["all_namespaces"])
             sys.stdout.flush()
             last = now
         time.sleep(0.5)
@@ -91,17 +113,16 @@ Examples:
 """
 )
 @click.argument("name", shell_complete=common.complete_names)
-@click.option("-T", "--type", "kind", metavar="TYPE", hidden=True)
-@click.option("-e", "--events", is_flag=True, hidden=True)
+@common.type_option()
+@click.option("-e", "--events", is_flag=True, help="Also the events of the job and its pods.")
 @click.option("-g", "--gpu", is_flag=True, hidden=True)
 @common.output_option("text", "wide", "json", "yaml", "name")
 @click.pass_context
-def get(ctx: click.Context, /, name: str, fmt: str, **_: Any) -> int:
+def get(ctx: click.Context, /, name: str, kind: str, fmt: str, **_: Any) -> int:
     """Show one job: its state, why it is in it, and its replicas."""
     from arena.cli import output
 
-    client = common.client(ctx)
-    seen = client.get(name).get()
+    seen = common.named(common.client(ctx), name, kind).get()
     if fmt == "name":
         output.emit([seen.name], "name")
     elif fmt in ("json", "yaml"):
@@ -113,14 +134,15 @@ def get(ctx: click.Context, /, name: str, fmt: str, **_: Any) -> int:
 
 @click.command()
 @click.argument("name", shell_complete=common.complete_names)
+@common.type_option()
 @common.output_option("text", "json", "yaml")
 @click.pass_context
-def why(ctx: click.Context, name: str, fmt: str) -> int:
+def why(ctx: click.Context, name: str, kind: str, fmt: str) -> int:
     """Say why a job waits or failed: one cause, the evidence, the next step."""
     from arena import showing
     from arena.cli import output
 
-    job = common.client(ctx).get(name, gone=True)
+    job = common.named(common.client(ctx), name, kind, gone=True)
     seen = job.get()
     if seen.deleted:
         common.say(f"{job.name} was deleted: this is from its record")

@@ -109,6 +109,9 @@ Examples:
 @click.option("-n", "--namespace", metavar="NAME", help="Namespace of the jobs.")
 @click.option("--context", metavar="NAME", help="Context of the kubeconfig.")
 @click.option("--kubeconfig", "--config", metavar="FILE", help="The kubeconfig file.")
+@click.option("--as", "as", metavar="NAME", help="User on whose behalf the cluster is asked.")
+@click.option("--as-group", multiple=True, metavar="NAME", help="A group of that user; several times.")
+@click.option("--request-timeout", metavar="DURATION", help="How long an answer of the cluster may take.")
 @click.option("--loglevel", metavar="LEVEL", help="Say more: info, debug.")
 @click.option("--traceback", is_flag=True, help="Show where in arena an error came from.")
 @click.option("--pprof", is_flag=True, hidden=True)
@@ -243,6 +246,7 @@ def before_program(words: list[str]) -> list[str]:
 def command_word(words: list[str]) -> str:
     """The command that was typed."""
     valued = {"-b", "--backend", "-n", "--namespace", "--context", "--kubeconfig", "--config", "--loglevel"}
+    valued |= {"--as", "--as-group", "--request-timeout"}
     skip = False
     for word in words:
         if skip or word.startswith("-"):

@@ -176,6 +176,8 @@ def _ours(seen: Seen) -> dict[str, Any]:
         "since": utc(seen.status.since),
         "exitCode": seen.exit_code,
         "backend": seen.backend,
+        "engine": seen.engine,
+        "managedBy": seen.managed_by,
         "runId": seen.run_id,
         "uid": seen.uid or seen.run_id,
         "user": seen.user,
@@ -320,6 +322,7 @@ LIST: tuple[Column[Seen], ...] = (
     Column("REASON", lambda seen: seen.reason or "-", wide=True),
     Column("USER", lambda seen: seen.user or "-", wide=True),
     Column("CREATED", lambda seen: local_time(seen.observed.created), wide=True),
+    Column("MANAGED BY", lambda seen: seen.managed_by or "-", wide=True),
 )
 
 HISTORY: tuple[Column[Seen], ...] = (

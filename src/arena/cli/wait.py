@@ -21,17 +21,18 @@ Examples:
 """
 )
 @click.argument("name", shell_complete=common.complete_names)
+@common.type_option()
 @click.option("--timeout", metavar="DURATION", help="Give up after 90s, 5m, 2h; the job goes on (exit 124).")
 @click.option("--start-timeout", metavar="DURATION", help="Fail (exit 125) when it is not running after that time.")
 @click.option("--record", metavar="DIR", help="Write the run's record to a folder.")
 @common.output_option("text", "json", "yaml")
 @click.pass_context
-def wait(ctx: click.Context, name: str, timeout: str, start_timeout: str, record: str, fmt: str) -> int:
+def wait(ctx: click.Context, name: str, kind: str, timeout: str, start_timeout: str, record: str, fmt: str) -> int:
     """Wait until a job has ended; the exit code is the job's own."""
     from arena.cli import output
     from arena.cli.signals import Interrupt, Signals
 
-    job = common.client(ctx).get(name, gone=True)
+    job = common.named(common.client(ctx), name, kind, gone=True)
     with Signals():
         try:
             seen = waited(job, common.seconds("--timeout", timeout), common.seconds("--start-timeout", start_timeout))
