@@ -155,6 +155,10 @@ class Client:
         notice = self.backend(backend).notice
         return [notice] if notice else []
 
+    def layered(self) -> Settings:
+        """The settings with what only the place where jobs run knows: the defaults of a namespace."""
+        return self.backend(self._places()[0]).layered()
+
     def has_code(self, run_id: str) -> bool:
         """Whether the code of a run was recorded."""
         return bool(run_id) and self.get(run_id, gone=True).has_code()

@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol
 from msgspec import Struct, field
 
 from arena.job import Job
+from arena.settings import Settings
 from arena.status import Seen
 
 
@@ -27,7 +28,7 @@ class Context(Struct, frozen=True, kw_only=True):
 
     `code` is the folder whose code is remembered; `again` the run whose recorded code is taken instead. `creates` is
     run or type, `dry` the word of a dry run: client, server or nothing. `patch` and `sets` (paths and values) change
-    the rendered object.
+    the rendered object; `served` names the kinds that are served where nobody is asked.
     """
 
     typed: tuple[str, ...] = ()
@@ -42,6 +43,7 @@ class Context(Struct, frozen=True, kw_only=True):
     dry: str = ""
     patch: Mapping[str, Any] = field(default_factory=dict)
     sets: tuple[tuple[str, Any], ...] = ()
+    served: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Plan(Struct, frozen=True, kw_only=True):
@@ -129,6 +131,9 @@ class Backend(Protocol):
     @property
     def user(self) -> str:
         """Who asks, as it stands in the runs."""
+
+    def layered(self) -> Settings:
+        """The settings with what only this place knows."""
 
     def plan(self, job: Job, context: Context) -> Plan:
         """What `submit` would do; raises for what is refused. Touches nothing."""

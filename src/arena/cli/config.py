@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from arena.cli import common
+
+if TYPE_CHECKING:
+    from arena.client import Client
+    from arena.settings import Settings
 
 
 @click.group()
@@ -23,7 +27,7 @@ def show(ctx: click.Context, fmt: str) -> None:
     from arena.cli import output
     from arena.settings import config_json, config_rows
 
-    settings = common.client(ctx).settings
+    settings = _settings(common.client(ctx))
     if fmt != "table":
         output.emit(config_json(settings), fmt)
         return
@@ -35,6 +39,17 @@ def show(ctx: click.Context, fmt: str) -> None:
     output.write(output.table(config_rows(settings), columns))
     for name in settings.unknown_env:
         common.say(f"Warning: {name} is no variable of arena's")
+
+
+def _settings(client: Client) -> Settings:
+    """The settings, with those of the namespace where jobs run on a cluster that answers."""
+    from arena.errors import ArenaError
+
+    try:
+        return client.layered()
+    except ArenaError as error:
+        common.say(f"Warning: without the defaults of the namespace: {error.what}")
+        return client.settings
 
 
 @config.command("set")

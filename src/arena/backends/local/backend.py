@@ -61,6 +61,10 @@ class LocalBackend:
         """Who asks: ARENA_USER, else the login name, else the uid."""
         return self.settings.text("user") or login_name()
 
+    def layered(self) -> Settings:
+        """The settings: this machine adds none."""
+        return self.settings
+
     def plan(self, job: Job, context: Context) -> Plan:
         """What `submit` would do here; refuses what this machine cannot."""
         return self.maker.plan(job, context)
