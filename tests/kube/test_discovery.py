@@ -36,6 +36,7 @@ def test_kinds(alice: Api) -> None:
         (JOB, ("a", "x"), "/apis/batch/v1/namespaces/a/jobs/x"),
         (JOB, ("a", "x", "status"), "/apis/batch/v1/namespaces/a/jobs/x/status"),
         (JOB, ("",), "/apis/batch/v1/jobs"),
+        (JOB, ("a", "../x?y"), "/apis/batch/v1/namespaces/a/jobs/..%2Fx%3Fy"),
         (Resource("", "v1", "nodes", "Node", False), ("a", "x"), "/api/v1/nodes/x"),
     ],
 )

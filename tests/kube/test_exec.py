@@ -150,7 +150,7 @@ def test_a_log_that_is_followed_ends_when_told(api: Api, pod: str, container: st
     threading.Timer(1, stop.set).start()
     began = time.monotonic()
     lines = list(api.lines(f"{pod}/log", stop=stop, container=container, follow="true"))
-    assert 1 <= time.monotonic() - began < 1.2
+    assert 1 <= time.monotonic() - began < 2
     assert lines[:1] == ([b"first"] if container == "main" else [])
 
 

@@ -63,7 +63,7 @@ def test_all_goes_through_the_proxy(bed: Bed, tunnel: Tunnel) -> None:
         threading.Timer(0.5, stop.set).start()
         began = time.monotonic()
         assert list(api.watch(MAPS, dict, version=version, labels="no=one", stop=stop)) == []
-        assert time.monotonic() - began < 0.8
+        assert time.monotonic() - began < 2
     address = through.server.removeprefix("https://")
     assert tunnel.seen == [address, address]
     direct = find(kubeconfig=kubeconfig, env={**env, "NO_PROXY": "10.0.0.0/8"}, home=None)

@@ -11,6 +11,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 import msgspec
 from msgspec import Struct, field
@@ -48,8 +49,8 @@ class Resource(Struct, frozen=True, order=True):
     def path(self, namespace: str, name: str = "", sub: str = "") -> str:
         """Where its objects are; without a namespace in all of them."""
         root = "/apis" if self.group else "/api"
-        place = ["namespaces", namespace] if self.namespaced and namespace else []
-        return "/".join([root, self.api_version, *place, self.plural, *filter(None, (name, sub))])
+        place = ["namespaces", quote(namespace, safe="")] if self.namespaced and namespace else []
+        return "/".join([root, self.api_version, *place, self.plural, *filter(None, (quote(name, safe=""), sub))])
 
 
 class _Known(Struct):
