@@ -112,6 +112,7 @@ def _node(bed: Layout, programs: Programs) -> None:
     options = commands(bed)
     (bed.folder / "kubelet").mkdir(exist_ok=True)
     containerd = shutil.which("containerd") or "containerd"
+    programs.start("registry", sys.executable, "-m", "testbed.registry")
     programs.start("containerd", containerd, "--config", f"{bed.folder}/containerd.toml")
     _until("containerd", Path(CONTAINERD_SOCKET).exists)
     for name in ("kubelet", "coredns", "kube-proxy"):
