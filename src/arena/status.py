@@ -110,6 +110,7 @@ class Seen(Struct, frozen=True, kw_only=True, gc=False):
     """A job as it is now (or was, when it is gone): what `get` and `list` show and `wait` returns.
 
     `job` is None for jobs that others made. `duration` is in seconds. `cause` is arena's own word for the failure.
+    `recorded` says why it is told from the record, where it is.
     """
 
     name: str
@@ -134,6 +135,7 @@ class Seen(Struct, frozen=True, kw_only=True, gc=False):
     cwd: str = ""
     engine: str = ""
     managed_by: str = ""
+    recorded: str = ""
 
     @property
     def state(self) -> State:

@@ -8,51 +8,57 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from arena.backends.base import LogLine, LogQuery, Ref
 from arena.backends.kubernetes.cutting import Cutter
 from arena.backends.kubernetes.reading import PODS, Found
+from arena.backends.kubernetes.records import Record
 from arena.backends.kubernetes.starts import Seats, Start, has_ended, is_before_last
+from arena.backends.kubernetes.tapes import Tape, Tapes, is_wanted, is_whole, numbered
 from arena.backends.kubernetes.watching import Watch
 from arena.engines.objects import Pod
 from arena.errors import ArenaError, BackendError, NotFoundError
 
 if TYPE_CHECKING:
     from arena.backends.kubernetes.backend import KubernetesBackend
-    from arena.kube.api import Api
 
 ROOM = 20_000  # lines that wait for whoever reads them
 PAUSE = 0.2  # seconds before a stream that ended too early is taken up again; longer each time
 LONGEST_PAUSE = 5.0
+LEAVING = 5.0  # seconds for the threads of a reader that has gone
 PATIENCE = 60.0  # seconds in which nothing but failures ends it
 
 Notes = Callable[[str], None]
 
 
-class Sink(Protocol):
-    """Where all lines go on their way."""
+def read_logs(
+    backend: KubernetesBackend, ref: Ref, query: LogQuery, record: Record | None = None, tapes: Tapes | None = None
+) -> Iterator[LogLine]:
+    """The lines that the query asks for; what could not be read is told to `backend.notes`.
 
-    def write(self, start: Start, lines: list[LogLine]) -> None:
-        """More lines of a start."""
-
-    def end(self, start: Start) -> None:
-        """There will be no more."""
-
-
-def read_logs(backend: KubernetesBackend, ref: Ref, query: LogQuery) -> Iterator[LogLine]:
-    """The lines that the query asks for; what could not be read is told to `backend.notes`."""
-    lines = _followed(backend, ref, query) if query.follow else _merged(backend, ref, query)
-    return (line for line in lines if wanted(line, query))
+    With tapes every line of every replica is kept on its way, whatever is asked for.
+    """
+    reading = Reading(backend, ref, query, record, tapes)
+    lines = _followed(reading) if query.follow else _merged(reading)
+    return (line for line in lines if is_wanted(line, query))
 
 
-def wanted(line: LogLine, query: LogQuery) -> bool:
-    """Whether a line is one of those asked for; where several ranks share a log, all of it is."""
-    return (query.since is None or line.time >= query.since) and (
-        query.ranks is None or line.rank is None or line.rank in query.ranks
-    )
+class Reading(Struct, frozen=True):
+    """What is read, for whom, and what is kept of it."""
+
+    backend: KubernetesBackend
+    ref: Ref
+    query: LogQuery
+    record: Record | None = None
+    tapes: Tapes | None = None
+
+    def stream(self, start: Start, pod_of: Callable[[str], Pod | None]) -> Stream:
+        """The log of one start."""
+        tape = self.tapes.tape(start) if self.tapes and not is_whole(self.tapes.record, start) else None
+        return Stream(self.backend, start, pod_of, pieces=self.query.pieces, tape=tape)
 
 
 def chosen(starts: Iterable[Start], query: LogQuery) -> list[Start]:
@@ -68,45 +74,85 @@ def chosen(starts: Iterable[Start], query: LogQuery) -> list[Start]:
 # --- what there is -------------------------------------------------------------------------------------------
 
 
-def _merged(backend: KubernetesBackend, ref: Ref, query: LogQuery) -> Iterator[LogLine]:
+def _merged(reading: Reading) -> Iterator[LogLine]:
     """All that is there, by time."""
-    found = backend.whole(ref)
+    backend, query = reading.backend, reading.query
+    found = backend.whole(reading.ref)
     pods = {pod.metadata.uid: pod for pod in found.pods}
-    starts = chosen(Seats(found.engine).starts(found.thing, found.pods), query)
+    starts = numbered(reading.record, Seats(found.engine).starts(found.thing, found.pods))
     streams = [
-        _tailed(_all(Stream(backend.api, backend.namespace, start, pods.get, query.pieces), backend, query), query)
-        for start in starts
+        _tailed(_all(reading.stream(start, pods.get), query, backend.notes.add), query)
+        for start in chosen(starts, query)
     ]
     return heapq.merge(*streams, key=lambda line: line.time)
 
 
-def _all(stream: Stream, backend: KubernetesBackend, query: LogQuery) -> Iterator[LogLine]:
+def _all(stream: Stream, query: LogQuery, note: Notes) -> Iterator[LogLine]:
     """The lines that are there now."""
     try:
         for lines in stream.once(follow=False, tail=query.tail, since=query.since):
             yield from lines
         yield from stream.rest()
-    except NotFoundError:
-        backend.notes.add(f"{stream.start.replica}: its log was not seen: the pod was deleted")
+    except ArenaError as error:
+        note(f"{stream.start.replica}: its log was not seen: {_why(error)}")
+
+
+def _why(error: ArenaError) -> str:
+    return "the pod was deleted" if isinstance(error, NotFoundError) else str(error.why or error.what)
 
 
 def _tailed(lines: Iterator[LogLine], query: LogQuery) -> Iterator[LogLine]:
     if query.tail is None:
         return lines
-    return iter(deque((line for line in lines if wanted(line, query)), maxlen=query.tail))
+    return iter(deque((line for line in lines if is_wanted(line, query)), maxlen=query.tail))
+
+
+def keep_all(backend: KubernetesBackend, record: Record, tapes: Tapes, found: Found) -> None:
+    """Keep what there is of every log that is not whole yet, side by side; that of a start that has ended then is."""
+    from arena.kube.api import together
+
+    reading = Reading(backend, record.ref(), LogQuery(), record, tapes)
+    pods = {pod.metadata.uid: pod for pod in found.pods}
+    starts = numbered(record, Seats(found.engine).starts(found.thing, found.pods))
+    missing = [start for start in starts if not is_whole(record, start)]
+    together([_keeper(reading.stream(start, pods.get), backend.notes.add) for start in missing])
+
+
+def _keeper(stream: Stream, note: Notes) -> Callable[[], None]:
+    def keep() -> None:
+        pod = stream.pod_of(stream.start.uid)
+        over = pod is not None and has_ended(stream.start, pod)
+        try:
+            for _ in stream.once(follow=False):
+                pass
+            stream.rest()
+        except ArenaError as error:
+            note(f"{stream.start.replica}: its log was not kept: {_why(error)}")
+        else:
+            if over and stream.tape:
+                stream.tape.end()
+
+    return keep
 
 
 class Stream:
     """The log of one start, read over as many connections as it takes. `pod_of` gives the pod as it is now."""
 
     def __init__(
-        self, api: Api, namespace: str, start: Start, pod_of: Callable[[str], Pod | None], pieces: bool = False
+        self,
+        backend: KubernetesBackend,
+        start: Start,
+        pod_of: Callable[[str], Pod | None],
+        *,
+        pieces: bool = False,
+        tape: Tape | None = None,
     ) -> None:
-        self.api = api
+        self.api = backend.api
         self.start = start
-        self.path = f"{PODS.format(namespace)}/{start.pod}/log"
+        self.path = f"{PODS.format(backend.namespace)}/{start.pod}/log"
         self.pod_of = pod_of
-        self.cutter = Cutter(start, pieces=pieces)
+        self.tape = tape
+        self.cutter = Cutter(start, pieces=pieces, tape=tape)
 
     def once(
         self,
@@ -155,7 +201,7 @@ class Stream:
             query["sinceTime"] = again
         elif since is not None:
             query["sinceTime"] = since.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        if tail is not None and since is None and not self.cutter.position.newest:
+        if tail is not None and since is None and not again:
             query["tailLines"] = str(tail)
         return query
 
@@ -178,6 +224,8 @@ class Mailbox:
         with self.changed:
             while self.size > ROOM and not self.closed:
                 self.changed.wait()
+            if self.closed:
+                return
             if not self.batches:
                 self.changed.notify_all()
             self.batches.append(lines)
@@ -201,10 +249,10 @@ class Mailbox:
             self.changed.notify_all()
 
 
-def _followed(backend: KubernetesBackend, ref: Ref, query: LogQuery) -> Iterator[LogLine]:
+def _followed(reading: Reading) -> Iterator[LogLine]:
     """What comes, until the job has ended and everything was read."""
-    following = Following(backend, ref, query)
-    thread = threading.Thread(target=following.run, name=f"arena-logs-{ref.name}", daemon=True)
+    following = Following(reading)
+    thread = threading.Thread(target=following.run, name=f"arena-logs-{reading.ref.name}", daemon=True)
     thread.start()
     try:
         while batches := following.mailbox.take():
@@ -212,15 +260,15 @@ def _followed(backend: KubernetesBackend, ref: Ref, query: LogQuery) -> Iterator
                 yield from lines
     finally:
         following.leave()
+        thread.join(LEAVING)
 
 
 class Following:
     """Follows the replicas of a job, those too that come later: one thread each, and this one that looks for them."""
 
-    def __init__(self, backend: KubernetesBackend, ref: Ref, query: LogQuery) -> None:
-        self.backend = backend
-        self.ref = ref
-        self.query = query
+    def __init__(self, reading: Reading) -> None:
+        self.reading = reading
+        self.query = reading.query
         self.mailbox = Mailbox()
         self.stop = threading.Event()
         self.readers: dict[str, Reader] = {}
@@ -230,7 +278,8 @@ class Following:
     def run(self) -> None:
         """Until the job has ended and every log was read."""
         try:
-            with Watch(self.backend.reader, self.ref, self.backend.whole(self.ref)) as watch:
+            backend, ref = self.reading.backend, self.reading.ref
+            with Watch(backend.reader, ref, backend.whole(ref)) as watch:
                 self.seats = Seats(watch.engine)
                 self._look_on(watch)
                 for reader in self.readers.values():
@@ -258,13 +307,16 @@ class Following:
 
     def _begin(self, watch: Watch, found: Found) -> None:
         """Give starts that are new to the reader of their replica."""
-        query, starts = self.query, self.seats.starts(found.thing, found.pods)
-        for start in chosen(starts, query) if self.first or query.attempt is not None else starts:
-            if start.key in self.known or (query.replicas is not None and start.replica not in query.replicas):
-                continue
-            self._reader(watch, start.replica).take(start, tail=query.tail if self.first else None)
+        starts = numbered(self.reading.record, self.seats.starts(found.thing, found.pods))
+        for start in starts if self.reading.tapes or not self.first else chosen(starts, self.query):
+            if start.key not in self.known and (self.reading.tapes or self.is_asked_for(start)):
+                self._reader(watch, start.replica).take(start, tail=self.query.tail if self.first else None)
         self.known |= {start.key for start in starts}
         self.first = self.first and not starts
+
+    def is_asked_for(self, start: Start) -> bool:
+        query = self.query
+        return (query.replicas is None or start.replica in query.replicas) and query.attempt in (None, start.attempt)
 
     def _reader(self, watch: Watch, replica: str) -> Reader:
         if replica not in self.readers:
@@ -308,13 +360,16 @@ class Reader:
             self.following.mailbox.close(error)
 
     def _read(self, task: Task) -> None:
-        backend, query = self.following.backend, self.following.query
-        stream = Stream(backend.api, backend.namespace, task.start, self.watch.pod, query.pieces)
-        for lines in Attempts(stream, self.watch, self.following.stop, backend.notes.add).lines(task.tail, query.since):
-            self.following.mailbox.put(lines)
+        following, query = self.following, self.following.query
+        stream = following.reading.stream(task.start, self.watch.pod)
+        shown = following.is_asked_for(task.start)
+        note = following.reading.backend.notes.add
+        for lines in Persistent(stream, self.watch, following.stop, note).lines(task.tail, query.since):
+            if shown:
+                following.mailbox.put(lines)
 
 
-class Attempts:
+class Persistent:
     """One start's log to its end: connections that break or end too early are followed by others."""
 
     def __init__(self, stream: Stream, watch: Watch, stop: threading.Event, note: Notes) -> None:
@@ -336,13 +391,18 @@ class Attempts:
                     yield lines
                 if over:
                     yield self.stream.rest()
-                    break
+                    self._ended()
+                    return
             except NotFoundError:
                 self._missed()
                 return
             except ArenaError as error:
                 self._failed(error)
             self._wait(over)
+
+    def _ended(self) -> None:
+        if self.stream.tape:
+            self.stream.tape.end()
         if self.stream.cutter.gap:
             self.note(f"{self.start.replica}: a part of its log was not seen: the node had begun a new file")
 

@@ -9,62 +9,10 @@ from collections.abc import Callable, Iterable, Iterator
 
 from arena.backends.base import LogLine, LogQuery
 from arena.backends.local import state
-from arena.logfile import Entry, LogReader, parse_time
+from arena.backends.source import Source
 from arena.status import Replica, Seen
 
 IDLE = 0.02
-LONGEST = 8 * 2**20  # a line longer than this is given out in pieces
-
-
-class Source:
-    """The lines of one replica in one attempt."""
-
-    def __init__(self, run: state.Run, replica: Replica, pieces: bool) -> None:
-        self.replica = replica
-        self.reader = LogReader(run.attempt(replica.attempt), replica.name)
-        self.pieces = pieces
-        self.parts: dict[int, list[Entry]] = {}
-
-    def read(self) -> Iterator[LogLine]:
-        """The lines that are new."""
-        while entries := self.reader.read():
-            for entry in entries:
-                yield from self._take(entry)
-
-    def some(self) -> Iterator[LogLine]:
-        """About a megabyte of what is new, so that no replica keeps the others waiting."""
-        for entry in self.reader.read():
-            yield from self._take(entry)
-
-    def rest(self) -> Iterator[LogLine]:
-        """What never got its line end."""
-        for parts in self.parts.values():
-            yield self._line(parts, partial=True)
-        self.parts.clear()
-
-    def _take(self, entry: Entry) -> Iterator[LogLine]:
-        if self.pieces:
-            yield self._line([entry], partial=not entry.whole)
-            return
-        parts = self.parts.pop(entry.local_rank, [])
-        parts.append(entry)
-        if entry.whole or sum(len(part.data) for part in parts) > LONGEST:
-            yield self._line(parts, partial=not entry.whole)
-        else:
-            self.parts[entry.local_rank] = parts
-
-    def _line(self, parts: list[Entry], *, partial: bool) -> LogLine:
-        first, replica = parts[0], self.replica
-        return LogLine(
-            time=parse_time(first.time),
-            replica=replica.name,
-            role=replica.role,
-            index=replica.index,
-            rank=None if replica.rank is None else replica.rank + first.local_rank,
-            data=b"".join(part.data for part in parts),
-            partial=partial,
-            attempt=replica.attempt,
-        )
 
 
 def read_logs(run: state.Run, query: LogQuery, look: Callable[[], Seen]) -> Iterator[LogLine]:
@@ -87,20 +35,19 @@ def _chosen(seen: Seen, query: LogQuery) -> list[Replica]:
 
 def _merged(run: state.Run, query: LogQuery, replicas: Iterable[Replica], attempt: int) -> Iterator[LogLine]:
     """All that is there, by time."""
-    streams = [_all(Source(run, _in_attempt(replica, attempt), query.pieces), query) for replica in replicas]
+    streams = [_all(_source(run, _in_attempt(replica, attempt), query), query) for replica in replicas]
     return heapq.merge(*streams, key=lambda line: line.time)
 
 
 def _all(source: Source, query: LogQuery) -> Iterator[LogLine]:
-    lines = _both(source)
+    lines = source.all()
     if query.tail is None:
         return lines
     return iter(deque((line for line in lines if _wanted(line, query)), maxlen=query.tail))
 
 
-def _both(source: Source) -> Iterator[LogLine]:
-    yield from source.read()
-    yield from source.rest()
+def _source(run: state.Run, replica: Replica, query: LogQuery) -> Source:
+    return Source(run.attempt(replica.attempt), replica, query.pieces)
 
 
 def _in_attempt(replica: Replica, attempt: int) -> Replica:
@@ -115,7 +62,7 @@ def _follow(run: state.Run, query: LogQuery, look: Callable[[], Seen]) -> Iterat
     if query.attempt is None and query.tail is not None:
         attempt = run.facts().attempt
     while True:
-        sources = [Source(run, _in_attempt(r, attempt), query.pieces) for r in _chosen(look(), query)]
+        sources = [_source(run, _in_attempt(r, attempt), query) for r in _chosen(look(), query)]
         if query.tail is not None:
             yield from _skip_to_tail(sources, query)
         yield from _follow_attempt(run, sources, attempt, look)

@@ -1,0 +1,395 @@
+"""The record of cluster jobs: one folder of plain files per run, in the state folder that local runs have too.
+
+<state>/cluster/ID/run.json       what was asked, by whom, from where; written once
+                   seen.json      how the job was when it was seen last; `final` once that was its end
+                   deleted.json   since when it is gone, and who said so
+                   code.json      which files its code is made of; their contents are in <state>/blobs
+                   starts.json    which log is whose
+                   logs/ATTEMPT/  ROLE-I.K.log, and ROLE-I.end when nothing is missing
+
+Nothing in the cluster writes it: it knows what somebody's command has seen.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct, field, structs
+
+from arena import files, jobs, secrets, status
+from arena.backends.base import Context, Plan, Ref
+from arena.errors import ArenaError, BackendError, NotFoundError
+from arena.job import Job
+from arena.settings import Settings
+from arena.status import Observed, Replica, Seen, State
+
+FINAL = "final"
+
+
+class Asked(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=False):
+    """`run.json`. Values of secret variables are not in it."""
+
+    run_id: str
+    name: str
+    namespace: str = ""
+    context: str = ""
+    server: str = ""
+    uid: str = ""
+    engine: str = ""
+    trainer: str = ""
+    type: str = ""
+    job: dict[str, Any] = field(default_factory=dict)
+    secrets: tuple[str, ...] = ()
+    typed: tuple[str, ...] = ()
+    cwd: str = ""
+    code: str = ""
+    user: str = ""
+    mine: bool = True
+    parent: str = ""
+    managed_by: str = ""
+    created: datetime
+    version: int = 1
+
+
+class Glance(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=False):
+    """`seen.json`: the job as it was, with what follows from it, for those who read the file."""
+
+    at: datetime
+    observed: Observed
+    state: str = ""
+    exit_code: int | None = None
+    first_failure: str = ""
+    gpu_seconds: float = 0.0
+    duration: float = 0.0
+    cause: str | None = None
+    why: str = ""
+    warnings: tuple[str, ...] = ()
+
+
+class Gone(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """`deleted.json`: by whom is empty where nobody saw how it went."""
+
+    at: datetime
+    by: str = ""
+
+
+class Place(Struct, frozen=True):
+    """Where a command looks: a cluster as a context names it, and a namespace."""
+
+    context: str = ""
+    server: str = ""
+    namespace: str = ""
+
+
+class Record:
+    """What is remembered of one run."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def run_id(self) -> str:
+        """Whose record it is."""
+        return self.path.name
+
+    @property
+    def logs(self) -> Path:
+        """Where the logs are."""
+        return self.path / "logs"
+
+    def asked(self) -> Asked:
+        """What was asked."""
+        return files.read(self.path / "run.json", Asked)
+
+    def glance(self) -> Glance | None:
+        """How the job was when it was seen last."""
+        return files.read_if(self.path / "seen.json", Glance)
+
+    def gone(self) -> Gone | None:
+        """Since when it is gone."""
+        return files.read_if(self.path / "deleted.json", Gone)
+
+    @property
+    def final(self) -> bool:
+        """Whether its end was seen."""
+        return os.path.exists(self.path / FINAL)
+
+    def note(self, seen: Seen) -> None:
+        """Remember how the job is now, where that is new; an end that was seen stays."""
+        before = self.glance()
+        if self.final or (before and _signature(before.observed) == _signature(seen.observed)):
+            return
+        files.write(self.path / "seen.json", glance_of(seen))
+        if seen.state.final:
+            files.write_text(self.path / FINAL, "")
+
+    def leave(self, by: str) -> None:
+        """Remember that the job is gone."""
+        if self.gone() is None:
+            files.write(self.path / "deleted.json", Gone(at=files.now(), by=by))
+
+    def seen(self) -> Seen:
+        """The job as the record has it."""
+        asked, glance, gone = self.asked(), self.glance(), self.gone()
+        observed = glance.observed if glance else Observed(created=asked.created)
+        observed = _at_the_end(observed, glance, gone)
+        return Seen(
+            name=asked.name,
+            run_id=asked.run_id,
+            uid=asked.uid,
+            status=status.decide(observed),
+            observed=observed,
+            backend="kubernetes",
+            namespace=asked.namespace,
+            trainer=asked.trainer,
+            engine=asked.engine,
+            job=_job_of(asked),
+            user=asked.user,
+            duration=glance.duration if glance else 0.0,
+            cause=glance.cause if glance else None,
+            why=glance.why if glance else "",
+            warnings=glance.warnings if glance else (),
+            deleted=gone.at if gone else None,
+            parent=asked.parent,
+            typed=asked.typed,
+            cwd=asked.cwd,
+            managed_by=asked.managed_by,
+        )
+
+    def ref(self) -> Ref:
+        """The reference of this very run."""
+        asked = self.asked()
+        return Ref(name=asked.name, run_id=asked.run_id, namespace=asked.namespace, kind=asked.engine, uid=asked.uid)
+
+    def is_at(self, place: Place) -> bool:
+        """Whether the run was made where this command looks."""
+        asked = self.asked()
+        return (asked.server, asked.namespace) == (place.server, place.namespace)
+
+    def where(self) -> str:
+        """The flags that lead to the run: `--context first -n team-a`."""
+        asked = self.asked()
+        return f"--context {asked.context} -n {asked.namespace}" if asked.context else f"-n {asked.namespace}"
+
+
+class Records:
+    """The records of cluster runs in one state folder."""
+
+    def __init__(self, settings: Settings, env: Mapping[str, str]) -> None:
+        self.settings = settings
+        self.state, self.notice = files.choose(settings.text("state_dir") or "", dict(env))
+        if self.notice:
+            files.private(self.state)
+        self.path = self.state / "cluster"
+
+    def get(self, run_id: str) -> Record | None:
+        """The record of this run, if there is one."""
+        if not run_id or "/" in run_id or run_id.startswith("."):
+            return None
+        record = Record(self.path / run_id)
+        return record if (record.path / "run.json").exists() else None
+
+    def all(self, name: str = "") -> list[Record]:
+        """The records, of one name where asked, the newest first; what cannot be read is left out."""
+        found = []
+        for record in self._there():
+            with contextlib.suppress(ArenaError):
+                asked = record.asked()
+                if not name or asked.name == name:
+                    found.append((asked.created, record))
+        return [record for _, record in sorted(found, key=lambda pair: pair[0], reverse=True)]
+
+    def _there(self) -> Iterator[Record]:
+        with contextlib.suppress(FileNotFoundError):
+            yield from (Record(self.path / name) for name in os.listdir(self.path) if not name.startswith("."))
+
+    def open(self, place: Place, seen: Seen, plan: Plan | None = None, *, mine: bool = True) -> Record:
+        """The record of a job, made where there is none; OSError where the folder cannot be written."""
+        record = Record(self.path / seen.run_id)
+        if not (record.path / "run.json").exists():
+            record.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            files.write(record.path / "run.json", asked_of(place, seen, plan, mine=mine))
+        return record
+
+    # --- code ------------------------------------------------------------------------------------------------
+
+    @property
+    def store(self) -> Path:
+        """Where the contents of recorded code are."""
+        return self.state / "blobs"
+
+    def keep_code(self, run_id: str, context: Context) -> None:
+        """Record the code that a run was made with; of a rerun that of its parent."""
+        from arena import code
+
+        record = self.get(run_id)
+        if record is None or not (context.again or context.code):
+            return
+        if context.again:
+            captured = self.capture_of(context.again)[0]
+        else:
+            captured = code.capture(Path(context.code), self.store, self.settings.size("record.code_max"))
+        files.write(record.path / "code.json", captured.to_json())
+
+    def capture_of(self, run_id: str) -> tuple[Any, Path]:
+        """The recorded code of a run of either backend, and where its contents are."""
+        from arena import code
+
+        for folder in (self.path / run_id, self.state / "runs" / run_id):
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                found = code.Capture.from_json(json.loads((folder / "code.json").read_bytes()))
+                if not found.stored:
+                    raise NotFoundError(f"the code of run {run_id} was not kept", why=found.reason, hint="--code here")
+                return found, self.store
+        raise NotFoundError(f"the code of run {run_id} was not recorded", hint="--code here takes what is here now")
+
+    def has_code(self, run_id: str) -> bool:
+        """Whether the run's code was recorded."""
+        return any((folder / run_id / "code.json").exists() for folder in (self.path, self.state / "runs"))
+
+
+def asked_of(place: Place, seen: Seen, plan: Plan | None, *, mine: bool) -> Asked:
+    """What is written down of a job when its record is begun."""
+    job = plan.job if plan else seen.job
+    plain, secret = secrets.split(job.env) if job else ({}, {})
+    context = plan.context if plan else Context()
+    return Asked(
+        run_id=seen.run_id,
+        name=seen.name,
+        namespace=seen.namespace or place.namespace,
+        context=place.context,
+        server=place.server,
+        uid=seen.uid,
+        engine=seen.engine,
+        trainer=seen.trainer,
+        type=jobs.place(type(job)) if job else "",
+        job=msgspec.to_builtins(structs.replace(job, env=plain)) if job else {},
+        secrets=tuple(secret),
+        typed=tuple(secrets.mask_words(context.typed)) if plan else seen.typed,
+        cwd=context.cwd,
+        code=context.code,
+        user=seen.user,
+        mine=mine,
+        parent=context.parent or seen.parent,
+        managed_by=seen.managed_by,
+        created=seen.observed.created,
+    )
+
+
+def glance_of(seen: Seen) -> Glance:
+    """What is written down of a job as it was seen."""
+    failure = seen.first_failure
+    return Glance(
+        at=files.now(),
+        observed=seen.observed,
+        state=seen.state.value,
+        exit_code=seen.exit_code,
+        first_failure=failure.name if failure else "",
+        gpu_seconds=seen.gpu_seconds,
+        duration=seen.duration,
+        cause=seen.cause,
+        why=seen.why,
+        warnings=seen.warnings,
+    )
+
+
+def _job_of(asked: Asked) -> Job | None:
+    """The job of a run; None where its type is not installed here, or nobody knew it."""
+    if not asked.type:
+        return None
+    try:
+        found: Job = msgspec.convert(asked.job, jobs.load_class(asked.type), strict=False)
+    except (ImportError, AttributeError, msgspec.ValidationError):
+        return None
+    masked = dict.fromkeys(asked.secrets, secrets.MASK)
+    return structs.replace(found, env={**found.env, **masked}) if masked else found
+
+
+def _signature(observed: Observed) -> object:
+    """What changes when a job changes."""
+    starts = (*observed.earlier, *observed.replicas)
+    return (
+        (observed.word, observed.reason, observed.message, observed.attempt, observed.finished),
+        [(r.name, r.attempt, r.state, r.exit_code, r.reason, r.started, r.ended, r.node) for r in starts],
+    )
+
+
+def _at_the_end(observed: Observed, glance: Glance | None, gone: Gone | None) -> Observed:
+    """A job that is gone and whose end nobody saw: cancelled where somebody deleted it, else marked."""
+    if gone is None or status.decide(observed).state.final:
+        return observed
+    if gone.by:
+        return structs.replace(observed, word="Deleted", reason="Deleted", finished=gone.at)
+    word = status.decide(observed).state.name
+    last = f", last {word} {glance.at.astimezone():%H:%M}" if glance else ""
+    return structs.replace(
+        observed, word="Deleted", reason="EndNotSeen", message=f"end not seen{last}", finished=gone.at
+    )
+
+
+# --- over all that was seen --------------------------------------------------------------------------------------
+
+
+def joined(before: Observed, now: Observed) -> Observed:
+    """A job as it is, with what earlier looks saw of replicas whose pods are gone or were replaced meanwhile."""
+    known = _starts(before)
+    replicas = [_numbered(replica, known) for replica in now.replicas]
+    there = {replica.name for replica in replicas}
+    final = status.decide(now).state.final
+    left = [_left(one, now) if final else one for one in before.replicas if one.name not in there]
+    replicas = sorted([*replicas, *left], key=_seat) if left else replicas
+    current = {_key(one) for one in replicas}
+    earlier = {_key(one): one for one in (*before.earlier, *before.replicas) if one.ended}
+    earlier |= {_key(one): one for one in [_numbered(one, known) for one in now.earlier]}
+    return structs.replace(
+        now,
+        replicas=tuple(replicas),
+        earlier=tuple(one for key, one in earlier.items() if key not in current),
+        attempt=max([now.attempt, *(one.attempt for one in replicas)]),
+        started=min((at for at in (before.started, now.started) if at), default=None),
+    )
+
+
+def _starts(observed: Observed) -> dict[tuple[str, datetime], int]:
+    """The attempts that are known, by replica and time of start."""
+    return {(r.name, r.started): r.attempt for r in (*observed.earlier, *observed.replicas) if r.started}
+
+
+def _numbered(replica: Replica, known: Mapping[tuple[str, datetime], int]) -> Replica:
+    """The replica with an attempt that no earlier start of it has."""
+    if replica.started is None:
+        return replica
+    again = known.get((replica.name, replica.started))
+    before = [attempt for (name, at), attempt in known.items() if name == replica.name and at < replica.started]
+    attempt = again or max(replica.attempt, max(before, default=0) + 1)
+    return replica if attempt == replica.attempt else structs.replace(replica, attempt=attempt)
+
+
+def _left(replica: Replica, now: Observed) -> Replica:
+    """A replica whose pod went with the end of its job: that ended it."""
+    if replica.ended or not replica.started:
+        return replica
+    return structs.replace(
+        replica, state=State.CANCELLED, reason="Deleted", ended=now.finished or files.now(), ended_by_us=True
+    )
+
+
+def _key(replica: Replica) -> tuple[str, int]:
+    return replica.name, replica.attempt
+
+
+def _seat(replica: Replica) -> tuple[bool, int, str, int]:
+    return replica.rank is None, replica.rank or 0, replica.role, replica.index
+
+
+def unwritable(error: OSError | BackendError, state: Path) -> str:
+    """What is said, once, where no record can be kept."""
+    words = error.strerror if isinstance(error, OSError) else error.what
+    return f"no record is kept in {state}: {words}"
