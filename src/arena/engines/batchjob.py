@@ -15,13 +15,13 @@ from msgspec.structs import replace
 from arena.engines import gang, pods
 from arena.engines.base import NAME_LABEL, STOPPED_ANNOTATION, Manifest, Work
 from arena.engines.gang import Asked, Key, Said
+from arena.engines.kubeflow import name_problems
 from arena.engines.objects import Condition, Part, Pod, Template, Thing
 from arena.engines.starter import started
 from arena.job import Role, Seat
 from arena.quantity import parse_duration
 from arena.status import Observed
 
-LONGEST = 63  # of a pod's host name `NAME-INDEX`, which is also a DNS label
 PORT = 29500
 
 
@@ -69,13 +69,8 @@ class IndexedJob:
 
     def problems(self, work: Work) -> Sequence[str]:
         """Names longer than their children may be, and roles that differ."""
-        found = []
         longest = f"{work.name}-{_count(work.roles) - 1}"
-        if len(longest) > LONGEST:
-            found.append(
-                f"--name: {work.name!r} is too long for this job: its pod's host name {longest!r}"
-                f" may have {LONGEST} characters"
-            )
+        found = [*pods.problems(work), *name_problems(work, self.kind, longest)]
         if len({(role.argv, role.cpu, role.memory, role.gpus, role.image) for role in work.roles}) > 1:
             found.append("the replicas of an Indexed Job are all alike; this job needs its operator")
         return found
@@ -85,7 +80,11 @@ class IndexedJob:
         role = work.roles[0]
         template = pods.template(work, started(role), self.container, env=_env(work, role, count))
         template["spec"]["subdomain"] = work.name
-        limit = {"backoffLimitPerIndex": 0} if work.keep_failed else {"backoffLimit": work.job.retry}
+        limit = (
+            {"backoffLimitPerIndex": 0}
+            if work.keep_failed or work.job.keep_failed
+            else {"backoffLimit": work.job.retry}
+        )
         spec: Manifest = {
             "completions": count,
             "parallelism": count,

@@ -10,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from arena.engines import pods as reading
+from arena.engines import results
 from arena.engines.base import ROLES_ANNOTATION
 from arena.engines.objects import Condition, Pod, Template, Thing
 from arena.engines.starter import processes
@@ -86,7 +87,7 @@ def spots(asked: Iterable[Asked], thing: Thing) -> dict[Key, Spot]:
 
 def nproc_of(template: Template) -> int:
     """How many processes each replica of a template starts."""
-    return max((processes(one.command) for one in template.spec.containers), default=1)
+    return max((processes(results.kept(one.command)) for one in template.spec.containers), default=1)
 
 
 def _renamed(found: dict[Key, Spot], words: str) -> dict[Key, Spot]:
@@ -112,11 +113,13 @@ def observe(
 ) -> Observed:
     """What is seen of a job: the word of its controller, and every replica in every attempt."""
     by_key = _by_key(thing, pods, place)
-    word = said.word
+    kept = _kept_alive(by_key, container)
     seen = [_replicas(key, spots.get(key), by_key[key], container) for key in {**spots, **by_key}]
-    missing = _missing(word, active=said.active and not pods)
+    missing = _missing(said.word, active=said.active and not pods)
     last = [found[-1] if found else missing(spot) for found, spot in zip(seen, spots_of(spots, by_key), strict=True)]
     earlier = [replica for found in seen for replica in found[:-1]]
+    said = _ended(said, last, kept)
+    word = said.word
     reason, message = _reason(said, last, earlier)
     return Observed(
         word=word,
@@ -129,7 +132,7 @@ def observe(
         attempt=max((r.attempt for r in last), default=1),
         replicas=tuple(last),
         earlier=tuple(earlier),
-        warnings=(*said.warnings, *_disagreements(word, last), *_restarts(word, last, earlier)),
+        warnings=(*said.warnings, *kept.values(), *_disagreements(word, last), *_restarts(word, last, earlier)),
     )
 
 
@@ -143,6 +146,24 @@ def spots_of(spots: Mapping[Key, Spot], by_key: Mapping[Key, Sequence[Pod]]) -> 
     return [
         spots.get(key) or Spot(role=key[0], index=key[1], rank=None, template=Template()) for key in {**spots, **by_key}
     ]
+
+
+def _kept_alive(by_key: Mapping[Key, Sequence[Pod]], container: str) -> dict[Key, str]:
+    """The replicas that have ended while another container keeps the pod alive, each with a line that says so."""
+    found = {}
+    for key, pods in by_key.items():
+        others = reading.still_running(pods[-1], container)
+        if others:
+            found[key] = f"{pods[-1].metadata.name} has ended; {', '.join(others)} keeps the pod alive"
+    return found
+
+
+def _ended(said: Said, last: Sequence[Replica], kept: Mapping[Key, str]) -> Said:
+    """The controller's word, but that a job whose replicas have all ended and only sidecars run on has ended."""
+    if said.word != "Running" or not kept or not all(r.ended for r in last):
+        return said
+    word = "Failed" if any(r.failed for r in last) else "Succeeded"
+    return replace(said, word=word, finished=max(r.ended for r in last if r.ended))
 
 
 def _by_key(thing: Thing, pods: Iterable[Pod], place: Place) -> dict[Key, list[Pod]]:
@@ -186,7 +207,7 @@ def _missing(word: str, *, active: bool) -> Callable[[Spot], Replica]:
             return replace(base, state=State.RUNNING, reason="NotSeen")
         if not unseen:
             return replace(base, state=state)
-        return replace(base, state=state, reason="NotSeen", lost=True, ended_by_us=word != "Succeeded")
+        return replace(base, state=state, reason="NotSeen", ended_by_us=word != "Succeeded")
 
     return make
 
@@ -210,10 +231,11 @@ def _reason(said: Said, last: Sequence[Replica], earlier: Sequence[Replica]) -> 
 
 
 def _disagreements(word: str, last: Sequence[Replica]) -> Iterator[str]:
-    """What the pods show and a final word of success leaves out."""
-    if word != "Succeeded":
-        return
-    for r in last:
+    """What the pods show and a final word leaves out."""
+    if word in ("Succeeded", "Failed") and (on := [r.name for r in last if r.state is State.RUNNING]):
+        few = ", ".join(on[:3]) + (f" and {len(on) - 3} more" if len(on) > 3 else "")
+        yield f"still running, though the job has ended: {few}; deleting the job ends them"
+    for r in last if word == "Succeeded" else ():
         if r.state is State.PENDING:
             why = ": ".join(part for part in (r.reason, r.message) if part)
             yield f"{r.name} never started, though the job is said to have succeeded{': ' if why else ''}{why}"

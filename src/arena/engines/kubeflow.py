@@ -14,7 +14,7 @@ from arena.engines.base import STOPPED_ANNOTATION, Manifest, Work
 from arena.engines.gang import Asked, Key, Said
 from arena.engines.objects import EMPTY, Condition, Part, Pod, Template, Thing, loosely
 from arena.engines.starter import started
-from arena.job import Role
+from arena.job import Role, shorten
 from arena.quantity import parse_duration
 from arena.status import Observed
 
@@ -103,30 +103,28 @@ class ReplicaEngine:
     specs: ClassVar[str]  # the name under which the kind keeps its replica specs
     order: ClassVar[tuple[str, ...]]  # roles in the order of their ranks
     unranked: ClassVar[tuple[str, ...]] = ()
+    limited: ClassVar[bool] = False  # whether the operator starts a failed replica again where no limit stands
 
     def problems(self, work: Work) -> Sequence[str]:
         """Names longer than the pods and services of this kind may have."""
-        return [*self.name_problems(work, max((self.child(work, role) for role in self.carried(work)), key=len))]
+        longest = max((self.child(work, role) for role in self.carried(work)), key=len)
+        return [*pods.problems(work), *name_problems(work, self.kind, longest)]
 
     def child(self, work: Work, role: Role) -> str:
         """The longest name that the operator makes for a role."""
         return f"{work.name}-{role.name}-{role.count - 1}"
 
-    def name_problems(self, work: Work, longest: str) -> Sequence[str]:
-        """The name's length, against that of its longest child."""
-        if len(longest) <= LONGEST:
-            return ()
-        room = LONGEST - (len(longest) - len(work.name))
-        what = f"--name: {work.name!r} has {len(work.name)} characters, {self.kind} has room for {room} here"
-        return (f"{what}: its pod {longest!r} may have {LONGEST}",)
-
     def carried(self, work: Work) -> Sequence[Role]:
         """The job's roles as this kind has them."""
         return work.roles
 
+    def names(self, work: Work) -> Sequence[Role]:
+        """The roles by the names that people see: those of the job's type."""
+        return work.roles
+
     def render(self, work: Work) -> Manifest:
         metadata = pods.metadata(work)
-        metadata["annotations"] = {**metadata.get("annotations", {}), **gang.remembered(work.roles)}
+        metadata["annotations"] = {**metadata.get("annotations", {}), **gang.remembered(self.names(work))}
         return {
             "apiVersion": f"{self.group}/{self.version}",
             "kind": self.kind,
@@ -140,15 +138,19 @@ class ReplicaEngine:
 
     def policy(self, work: Work) -> Manifest:
         """The run policy: in its place, or, as the first generation has it, in the spec itself."""
-        found: Manifest = {"cleanPodPolicy": self.clean(work)}
+        found: Manifest = {"cleanPodPolicy": work.job.clean_task_policy or self.clean(work)}
         if work.job.running_timeout:
             found["activeDeadlineSeconds"] = int(parse_duration(work.job.running_timeout))
         if work.job.ttl_after_finished:
             found["ttlSecondsAfterFinished"] = int(parse_duration(work.job.ttl_after_finished))
-        if work.job.retry:
+        if work.job.retry or self.limited:
             found["backoffLimit"] = work.job.retry
-        known = work.served[self.key].properties if self.key in work.served else frozenset()
-        return {"runPolicy": found} if not known or "runPolicy" in known else found
+        return {"runPolicy": found} if self.knows(work, "runPolicy") else found
+
+    def knows(self, work: Work, field: str) -> bool:
+        """Whether the served kind has this field in its spec; one whose schema cannot be read has them all."""
+        known = work.served[self.key].properties if self.key in work.served else ()
+        return not known or field in known
 
     @property
     def key(self) -> str:
@@ -249,6 +251,15 @@ class ReplicaEngine:
             words = f"not yet seen by its controller ({self.operator})"
             return replace(said, reason="NotYetSeen", message=words)
         return said
+
+
+def name_problems(work: Work, kind: str, longest: str) -> Sequence[str]:
+    """The name's length, against that of its longest child."""
+    if len(longest) <= LONGEST:
+        return ()
+    room = LONGEST - (len(longest) - len(work.name))
+    what = f"--name: {work.name!r} has {len(work.name)} characters, a {kind} of this size has room for {room}"
+    return (f"{what}: its pod's name {longest!r} may have {LONGEST}; {shorten(work.name, room)!r} fits",)
 
 
 def _count(replicas: int | None) -> int:

@@ -35,6 +35,7 @@ class MPIJobEngine(ReplicaEngine):
     specs: ClassVar[str] = "mpiReplicaSpecs"
     order: ClassVar[tuple[str, ...]] = ("launcher", "worker")
     unranked: ClassVar[tuple[str, ...]] = ("launcher", "worker")
+    limited: ClassVar[bool] = True
 
     def problems(self, work: Work) -> Sequence[str]:
         served = work.served[self.key].version if self.key in work.served else self.version
@@ -55,6 +56,9 @@ class MPIJobEngine(ReplicaEngine):
         (launcher,) = work.roles
         hosts = work.job.hosts() if isinstance(work.job, MPIJob) else replace(launcher, count=work.job.workers)
         return (replace(launcher, gpus=0), replace(hosts, name="worker", argv=SSHD))
+
+    def names(self, work: Work) -> Sequence[Role]:
+        return self.carried(work)
 
     def own(self, work: Work) -> Manifest:
         slots = work.job.slots_per_worker if isinstance(work.job, MPIJob) else 1

@@ -34,6 +34,7 @@ class Meta(Part, frozen=True):
     annotations: dict[str, str] = field(default_factory=dict)
     creation_timestamp: datetime | None = None
     deletion_timestamp: datetime | None = None
+    deletion_grace_period_seconds: int | None = None
     owner_references: list[Owner] = field(default_factory=list)
     resource_version: str = ""
 

@@ -6,11 +6,11 @@ import contextlib
 import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from arena.cluster import parse_device
-from arena.engines import placing, upstream, volumes
+from arena.engines import placing, results, upstream, volumes
 from arena.engines.base import MANAGED_BY, NAME_LABEL, RUN_LABEL, Manifest, Work
 from arena.engines.objects import ContainerStatus, Pod, PodSpec, Template, Terminated
 from arena.engines.starter import processes
@@ -28,6 +28,7 @@ LABEL_KEY = re.compile(r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A
 LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 INDEX_VARIABLE = "ARENA_INDEX"
 INDEX_ANNOTATION = "batch.kubernetes.io/job-completion-index"
+UNREAD = "Error on reading termination message"  # the kubelet's, where a container ended too soon
 # $1 the folder, $2 the archive, $3 its hash. Any sh will do, with tar (and gzip) or any Python; what no program
 # of the image can hash is taken as it is.
 UNPACK = r"""set -e
@@ -55,6 +56,8 @@ def template(work: Work, role: Role, container: str, *, env: Sequence[Manifest] 
         _add_code(spec, work, main)
     if work.job.sync_mode:
         _add_fetched(spec, work, main)
+    if results.keeps(work, role):
+        results.keep(spec, main)
     return {"metadata": {"labels": _own_labels(work), "annotations": _own_annotations(work)}, "spec": spec}
 
 
@@ -239,7 +242,7 @@ def planned(template: Template, role: str, index: int, rank: int | None) -> Repl
 def _told(spec: PodSpec) -> dict[str, Any]:
     """What the pod's spec or template tells of its replica."""
     limits = spec.containers[0].resources.limits if spec.containers else {}
-    nproc = max((processes(one.command) for one in spec.containers), default=1)
+    nproc = max((processes(results.kept(one.command)) for one in spec.containers), default=1)
     return {"gpus": gpus_of(spec), "memory_limit": _bytes(limits.get("memory")), "nproc": nproc}
 
 
@@ -276,8 +279,9 @@ def _now(pod: Pod, status: ContainerStatus | None, role: str, index: int, rank: 
         **_told(pod.spec),
     )
     if status and status.state.terminated:
-        return _ended(base, status.state.terminated, attempt)
-    if pod.status.phase == "Failed":  # evicted, or its node is gone: no container has an end
+        end = status.state.terminated
+        return _changed(_ended(base, end, attempt), ended_by_us=_is_ended_by_us(pod, end))
+    if pod.status.phase == "Failed":  # evicted, its node is gone, an init container failed: the program has no end
         return _without_end(base, pod)
     if status and status.state.running and not pod.metadata.deletion_timestamp:
         return _changed(base, state=State.RUNNING, started=status.state.running.started_at)
@@ -289,8 +293,27 @@ def _now(pod: Pod, status: ContainerStatus | None, role: str, index: int, rank: 
 
 def _without_end(base: Replica, pod: Pod) -> Replica:
     ended = next((c.last_transition_time for c in pod.status.conditions if c.type == "Ready"), None)
-    reason = pod.status.reason or "Failed"
-    return _changed(base, state=State.FAILED, reason=reason, message=pod.status.message, ended=ended, lost=True)
+    reason, message = pod.status.reason, pod.status.message
+    if not reason:
+        reason, message = waiting(pod, None)
+    return _changed(base, state=State.FAILED, reason=reason or "Failed", message=message, ended=ended, lost=True)
+
+
+def _is_ended_by_us(pod: Pod, end: Terminated) -> bool:
+    """Whether a container ended because its pod was being deleted: no failure of its own."""
+    until = pod.metadata.deletion_timestamp
+    if until is None or end.finished_at is None:
+        return False
+    asked = until - timedelta(seconds=pod.metadata.deletion_grace_period_seconds or 0)
+    return end.finished_at > asked or (end.finished_at == asked and end.exit_code in (137, 143))
+
+
+def still_running(pod: Pod, container: str) -> list[str]:
+    """The other containers that run on after the program's own has ended."""
+    found = pod.status.container_statuses
+    if not any(status.name == container and status.state.terminated for status in found):
+        return []
+    return [status.name for status in found if status.name != container and status.state.running]
 
 
 def _ended(base: Replica, end: Terminated, attempt: int) -> Replica:
@@ -302,7 +325,7 @@ def _ended(base: Replica, end: Terminated, attempt: int) -> Replica:
         state=State.SUCCEEDED if code == 0 else State.FAILED,
         exit_code=code,
         reason=reason,
-        message=end.message.rstrip("\n"),
+        message="" if end.message.startswith(UNREAD) else end.message.rstrip("\n"),
         started=started or end.finished_at,
         ended=end.finished_at,
         oom_kills=1 if end.reason == "OOMKilled" else 0,
@@ -337,8 +360,3 @@ def _changed(replica: Replica, **values: Any) -> Replica:
     from msgspec.structs import replace
 
     return replace(replica, **values)
-
-
-def latest(times: Sequence[datetime | None]) -> datetime | None:
-    """The last of the times that are known."""
-    return max((time for time in times if time), default=None)

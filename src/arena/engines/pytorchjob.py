@@ -31,6 +31,12 @@ class PyTorchJobEngine(ReplicaEngine):
         counts = {"master": 1, "worker": every.count - 1}
         return [replace(every, name=name, count=count) for name, count in counts.items() if count]
 
+    def own(self, work: Work) -> Manifest:
+        """How many processes torchrun starts; the operator writes `auto` over the variable where this is not set."""
+        job = work.job
+        ours = is_python_file(job.command) or (work.upstream and job.nproc_per_node == 1)
+        return {} if ours or not self.knows(work, "nprocPerNode") else {"nprocPerNode": str(job.nproc_per_node)}
+
     def env(self, work: Work, role: Role) -> list[Manifest]:
         """The operator tells a node its rank; what it starts there is told here."""
         if not is_python_file(work.job.command):

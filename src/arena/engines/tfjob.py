@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from arena.engines.base import Work
+from arena.engines.base import Manifest, Work
 from arena.engines.kubeflow import ReplicaEngine, ReplicaJob, ReplicaSpec
 from arena.job import Role
+from arena.quantity import parse_duration
+
+PORT = "tfjob-port"  # the name by which the operator finds a role's port
 
 
 class TFJobEngine(ReplicaEngine):
@@ -22,6 +25,25 @@ class TFJobEngine(ReplicaEngine):
 
     def spelled(self, role: Role) -> str:
         return "PS" if role.name == "ps" else role.name.capitalize()
+
+    def own(self, work: Work) -> Manifest:
+        success = getattr(work.job, "success_policy", "")
+        return {"successPolicy": "AllWorkers"} if success == "AllWorkers" else {}
+
+    def policy(self, work: Work) -> Manifest:
+        """With the limit for starting, which only the first generation has."""
+        found = super().policy(work)
+        limit = getattr(work.job, "starting_timeout", "")
+        if limit and "runPolicy" not in found:
+            found["startingDeadlineSeconds"] = int(parse_duration(limit))
+        return found
+
+    def replica_spec(self, work: Work, role: Role) -> Manifest:
+        found = super().replica_spec(work, role)
+        if role.port:
+            main = found["template"]["spec"]["containers"][0]
+            main["ports"] = [{"name": PORT, "containerPort": role.port}]
+        return found
 
     def restarts(self, work: Work, role: Role) -> str:
         """As Arena (Go) has it for its own commands: Workers beside a Chief on failure, all others never."""

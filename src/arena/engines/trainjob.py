@@ -15,7 +15,7 @@ from msgspec.structs import force_setattr, replace
 from arena.engines import gang, pods
 from arena.engines.base import STOPPED_ANNOTATION, Manifest, Work
 from arena.engines.gang import Asked, Key, Said
-from arena.engines.kubeflow import LONGEST
+from arena.engines.kubeflow import name_problems
 from arena.engines.objects import EMPTY, Condition, Part, Pod, Resources, Template, Thing, Variable, loosely
 from arena.engines.objects import Container as ContainerPart
 from arena.engines.objects import PodSpec as PodPart
@@ -31,6 +31,9 @@ INDEX = "batch.kubernetes.io/job-completion-index"
 REPLICATED = "jobset.sigs.k8s.io/replicatedjob-name"
 ATTEMPT = "jobset.sigs.k8s.io/restart-attempt"
 WRITTEN = "PET_"  # what begins so is the operator's
+PLACES = ("nodeSelector", "tolerations", "volumes", "serviceAccountName", "schedulingGates")
+LATER_PLACES = ("affinity", "imagePullSecrets")  # since v2.1
+CODE = "arena-code"
 ENTER = 'cd "$1" && shift && exec "$@"'
 
 
@@ -113,7 +116,8 @@ class TrainJobEngine:
 
     def problems(self, work: Work) -> Sequence[str]:
         """Names too long for their pods, and settings that a TrainJob of this version has no place for."""
-        return [*_name_problems(work), *_place_problems(work, self.known(work))]
+        names = name_problems(work, self.kind, f"{work.name}-{NODE}-0-{_count(work) - 1}")
+        return [*pods.problems(work), *names, *_place_problems(work, self.known(work))]
 
     def known(self, work: Work) -> frozenset[str]:
         """The fields that the served TrainJob's spec has."""
@@ -153,15 +157,6 @@ class TrainJobEngine:
         return gang.observe(thing, _corrected(thing, _said(thing)), found, pods_, _place, self.container)
 
 
-def _name_problems(work: Work) -> Sequence[str]:
-    longest = f"{work.name}-{NODE}-0-{_count(work) - 1}"
-    if len(longest) <= LONGEST:
-        return ()
-    room = LONGEST - (len(longest) - len(work.name))
-    what = f"--name: {work.name!r} has {len(work.name)} characters, TrainJob has room for {room} here"
-    return (f"{what}: its pod {longest!r} may have {LONGEST}",)
-
-
 def _place_problems(work: Work, known: frozenset[str]) -> Sequence[str]:
     job = work.job
     found = []
@@ -171,9 +166,18 @@ def _place_problems(work: Work, known: frozenset[str]) -> Sequence[str]:
         found.append("--ttl-after-finished: a TrainJob stays until it is deleted")
     if job.retry:
         found.append("--retry: how often a TrainJob is started again is its runtime's")
+    found += [f"{what}: this version of TrainJob has no place for it" for what in _without_place(work, known)]
     if len({(role.argv, role.cpu, role.memory, role.gpus, role.image) for role in work.roles}) > 1:
         found.append("the replicas of a TrainJob are all alike; this job needs its operator")
     return found
+
+
+def _without_place(work: Work, known: frozenset[str]) -> list[str]:
+    """What a pod would have and a TrainJob cannot give its runtime's pods."""
+    spec = pods.template(work, work.roles[0], NODE)["spec"]
+    places = {*PLACES, *(() if "podSpecOverrides" in known or not known else LATER_PLACES)}
+    others = [name for name in spec if name not in {*places, "containers", "initContainers", "restartPolicy"}]
+    return others + [f"--sync-mode ({one['name']})" for one in spec.get("initContainers", ()) if one["name"] != CODE]
 
 
 def _count(work: Work) -> int:
@@ -213,7 +217,7 @@ def _trainer(work: Work, template: Manifest) -> Manifest:
 
 def _unpacking(spec: Manifest) -> list[str]:
     """The code is laid by the program's own start: a TrainJob cannot add init containers to its runtime."""
-    code = next(one for one in spec["initContainers"] if one["name"] == "arena-code")
+    code = next(one for one in spec["initContainers"] if one["name"] == CODE)
     shell, option, text, *words = code["command"]
     here = '\ncd "$OLDPWD"\nshift 3\nexec "$@"\n'
     return [shell, option, text + here, *words]
@@ -222,12 +226,8 @@ def _unpacking(spec: Manifest) -> list[str]:
 def _patches(template: Manifest, known: frozenset[str]) -> Manifest:
     """What the runtime's pods get besides: volumes, mounts, placement."""
     spec = template["spec"]
-    patch = {
-        key: spec[key]
-        for key in ("nodeSelector", "affinity", "tolerations", "volumes", "serviceAccountName", "imagePullSecrets")
-        if key in spec
-    }
-    init = [one for one in spec.get("initContainers", ()) if one["name"] == "arena-code"]
+    patch = {key: spec[key] for key in (*PLACES, *LATER_PLACES) if key in spec}
+    init = [one for one in spec.get("initContainers", ()) if one["name"] == CODE]
     mounts = [*spec["containers"][0].get("volumeMounts", ())]
     mounts += [one for container in init for one in container["volumeMounts"] if one not in mounts]
     if mounts:
