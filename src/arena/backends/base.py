@@ -28,7 +28,8 @@ class Context(Struct, frozen=True, kw_only=True):
 
     `code` is the folder whose code is remembered; `again` the run whose recorded code is taken instead. `creates` is
     run or type, `dry` the word of a dry run: client, server or nothing. `patch` and `sets` (paths and values) change
-    the rendered object; `served` names the kinds that are served where nobody is asked.
+    the rendered object; `fetch` are paths that are fetched at the end; `served` names the kinds that are served where
+    nobody is asked.
     """
 
     typed: tuple[str, ...] = ()
@@ -43,6 +44,7 @@ class Context(Struct, frozen=True, kw_only=True):
     dry: str = ""
     patch: Mapping[str, Any] = field(default_factory=dict)
     sets: tuple[tuple[str, Any], ...] = ()
+    fetch: tuple[str, ...] = ()
     served: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -64,7 +66,7 @@ class Plan(Struct, frozen=True, kw_only=True):
 
 
 class Query(Struct, frozen=True, kw_only=True):
-    """Which jobs: all conditions hold. `gone` adds those that were deleted (the record), `everywhere` all namespaces."""
+    """Which jobs: all conditions hold. `gone` adds deleted ones (the record), `everywhere` takes all namespaces."""
 
     name: str = ""
     states: tuple[str, ...] = ()
@@ -164,6 +166,12 @@ class Backend(Protocol):
 
     def exec(self, ref: Ref, replica: str, words: Sequence[str]) -> int:
         """Run a command where a replica runs, with its folder and environment; the command's exit code."""
+
+    def copy(self, ref: Ref, replica: str, path: str, dest: str) -> Sequence[str]:
+        """Copy a file or folder of a replica here; the lines of what in it was refused."""
+
+    def fetch(self, ref: Ref, paths: Sequence[str], folder: str) -> Sequence[str]:
+        """Wait for the end of the program and bring these paths into a folder; the lines of what did not come."""
 
     def stop(self, ref: Ref) -> Seen:
         """End the job and keep it in the list; returns when nothing of it lives."""

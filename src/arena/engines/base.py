@@ -61,6 +61,7 @@ class Work(Struct, frozen=True, kw_only=True):
     code: Code | None = None
     working_dir: str = ""
     keep_failed: bool = False
+    fetch: bool = False
     upstream: bool = False
     served: Served = field(default_factory=dict)
 

@@ -25,6 +25,7 @@ from arena.settings import Settings, home_folder, login_name
 from arena.status import Seen
 
 if TYPE_CHECKING:
+    from arena.backends.kubernetes import copying
     from arena.kube.api import Api
     from arena.kube.config import Access
 
@@ -131,7 +132,8 @@ class KubernetesBackend:
         return defaults.layered(self.settings, self.namespace, self.read_defaults())
 
     def _known(self, context: Context) -> Served:
-        return planning.assumed() if context.dry == "client" else self.served()
+        asked = context.served or (planning.assumed() if context.dry == "client" else {})
+        return asked or self.served()
 
     def asked(self, plan: Plan) -> Plan:
         """The plan with the job object as the server would make it; nothing is made."""
@@ -282,7 +284,7 @@ class KubernetesBackend:
         one = next((r for r in seen.observed.replicas if r.name == replica), None)
         if one is None or one.started is None or one.ended:
             raise BackendError(f"job {seen.name!r} is {seen.state.name}", why=f"{replica or 'no replica'} does not run")
-        path = f"{reading.PODS.format(self.namespace)}/{one.pod}"
+        path = f"{reading.PODS.format(self.namespace)}/{one.pod}/exec"
         stdin = None if sys.stdin is None or sys.stdin.closed else sys.stdin.buffer
         return self.api.exec(
             path,
@@ -293,6 +295,25 @@ class KubernetesBackend:
             stderr=sys.stderr.buffer,
             tty=sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty(),
         )
+
+    def copy(self, ref: Ref, replica: str, path: str, dest: str) -> Sequence[str]:
+        """Copy a file or folder out of a running container; the lines of what in it was refused."""
+        from arena.backends.kubernetes import copying
+
+        one = copying.ready(self.get(ref), replica)
+        return self._pod(ref, one.pod).copy(path, dest)
+
+    def fetch(self, ref: Ref, paths: Sequence[str], folder: str) -> Sequence[str]:
+        """Wait for the end of rank 0's program, bring these paths, and let its container go."""
+        from arena.backends.kubernetes import copying
+
+        return copying.Fetch(functools.partial(self._pod, ref), paths, folder).until_end(self.watch(ref))
+
+    def _pod(self, ref: Ref, pod: str) -> copying.Pod:
+        from arena.backends.kubernetes import copying
+
+        path = f"{reading.PODS.format(ref.namespace or self.namespace)}/{pod}"
+        return copying.Pod(self.api, path, load(ref.kind).container)
 
     def stop(self, ref: Ref) -> Seen:
         """End the job and keep its object; returns when its pods are gone."""

@@ -74,6 +74,7 @@ def make_plan(
         code=parcel.code,
         working_dir=parcel.working_dir,
         keep_failed=job.keep_failed,
+        fetch=bool(context.fetch),
         upstream=context.creates == "type" and job.type_name != "job",
         served=served,
     )
@@ -157,6 +158,7 @@ def remembered(job: Job, context: Context, user: str, engine: str) -> str:
         "env": sorted(job.env),
         "typed": secrets.mask_words(context.typed),
         "parent": context.parent,
+        "fetch": context.fetch,
     }
     text = json.dumps({key: value for key, value in words.items() if value}, separators=(",", ":"))
     if len(text) > LARGEST_ANNOTATION:

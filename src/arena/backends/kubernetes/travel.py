@@ -85,7 +85,7 @@ def pack(
     if not brings_code(job, context):
         return None
     if job.sync_mode:  # the code comes from elsewhere
-        return Parcel(working_dir=job.working_dir, notes=tuple(lost(job)), script="")
+        return Parcel(working_dir=job.working_dir, notes=tuple(lost(job, context.fetch)), script="")
     script = images.read_script(job.command, Path(context.cwd, job.working_dir))
     if not settings.size("upload.max"):
         return Parcel(working_dir=job.working_dir, facts=("no code travels (upload.max is 0)",), script=script)
@@ -102,7 +102,7 @@ def _here(job: Job, context: Context, settings: Settings, namespace: str) -> Par
     root = Path(context.code or context.cwd)
     left: list[code.LeftOut] = []
     paths = sorted(set(_whole(root, left) if context.code else _alone(job, root)))
-    notes = (*(_left_behind(root, paths, left) if context.code else [_only(paths)]), *lost(job))
+    notes = (*(_left_behind(root, paths, left) if context.code else [_only(paths)]), *lost(job, context.fetch))
     if not paths:
         return Parcel(working_dir=job.working_dir, notes=notes)
     start = starting_folder(job, context, root)
@@ -220,9 +220,9 @@ def _left_behind(root: Path, paths: Iterable[str], left: Sequence[code.LeftOut])
         yield f"{', '.join(shown)}{more}: not sent"
 
 
-def lost(job: Job) -> Iterator[str]:
+def lost(job: Job, fetch: Sequence[str] = ()) -> Iterator[str]:
     """The warning of who keeps no results."""
-    if not (job.data or job.output or getattr(job, "fetch", ())):
+    if not (job.data or job.output or fetch):
         yield "files written in the pods are lost when they go: --output CLAIM:/path, --fetch PATH, arena cp"
 
 

@@ -20,6 +20,7 @@ from arena.errors import (
     ArenaError,
     BackendError,
     ForbiddenError,
+    NotFoundError,
     UnsupportedError,
 )
 from arena.job import Job
@@ -214,6 +215,19 @@ class LocalBackend:
         except OSError as error:
             sys.stderr.write(f"{words[0]}: {error.strerror}\n")
             return 127 if isinstance(error, FileNotFoundError) else 126
+
+    def copy(self, ref: Ref, replica: str, path: str, dest: str) -> Sequence[str]:
+        """Copy a file or folder of a replica: relative paths are those of the folder the job runs in."""
+        from arena import receiving
+
+        seen = self.get(ref)
+        if replica and replica not in {one.name for one in seen.observed.replicas}:
+            raise NotFoundError(f"job {seen.name!r} has no replica {replica!r}", hint=f"arena get {seen.name}")
+        return receiving.copy_here(os.path.join(seen.cwd, path), dest)
+
+    def fetch(self, ref: Ref, paths: Sequence[str], folder: str) -> Sequence[str]:
+        """Nothing: results lie where the program wrote them."""
+        return ()
 
     def stop(self, ref: Ref) -> Seen:
         """End the job; it stays in the list. Returns when nothing of it lives."""
