@@ -181,6 +181,17 @@ def test_a_closed_client_ends_its_streams(alice: Api, name: str) -> None:
         alice.get(MAPS)
 
 
+def test_a_watch_that_nobody_reads_holds_nothing(alice: Api, direct: Api, name: str) -> None:
+    watch = alice.watch(MAPS, Thing, version="", labels=f"of={name}", stop=threading.Event())
+    assert next(watch).items == []
+    direct.create(MAPS, config_map(name, name))
+    assert next(watch).type == "ADDED"  # now a stream is open, and its reader goes away
+    alice.close()
+    time.sleep(0.2)
+    assert "arena-kube-stops" not in [thread.name for thread in threading.enumerate()]
+    assert list(watch) == []
+
+
 def test_lines_of_a_cut_answer(proxy: FaultProxy, alice: Api) -> None:
     proxy.add(Fault(cut=100))
     found: list[bytes] = []

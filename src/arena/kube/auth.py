@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import os
-import subprocess
 import sys
 import threading
 from collections.abc import Sequence
@@ -152,6 +151,8 @@ def _is_interactive(plugin: ExecPlugin) -> bool:
 
 def _output(plugin: ExecPlugin, env: dict[str, str], interactive: bool) -> bytes:
     """What the program writes; a terminal it may use sees its messages at once."""
+    import subprocess
+
     try:
         done = subprocess.run(
             [_program(plugin), *plugin.args],

@@ -84,6 +84,7 @@ class Stops:
             for guard in self._guards:
                 if guard.stopped:
                     guard.cut()
-            if not self._guards:
+            on = bool(self._guards) and not self.closed.is_set()
+            if not on:
                 self._thread = None
-            return bool(self._guards)
+            return on
