@@ -59,6 +59,42 @@ def shown(*words: str, made: JobCommand = RUN, capsys: pytest.CaptureFixture[str
 
 
 @pytest.mark.parametrize(
+    ("words", "command_"),
+    [
+        (["run.sh"], ["run.sh"]),
+        (["cd /data", "&&", "python t.py"], ["cd /data && python t.py"]),
+        (["cd /data\n", "python t.py"], ["cd /data\n python t.py"]),
+        (["t.py", "a b"], ["t.py", "a b"]),
+        (["--", "echo", "a b"], ["echo", "a b"]),
+        (["echo", "--", "a b"], ["echo", "a b"]),
+    ],
+)
+def test_words_before_two_dashes_are_one_line_where_arena_go_has_the_type(
+    words: list[str], command_: list[str]
+) -> None:
+    assert typed(words, SUBMIT)["command"] == command_
+    assert typed(words, command(interspersed=True))["command"] == [word for word in words if word != "--"]
+
+
+@pytest.mark.parametrize(("words", "count"), [("--chief", "1"), ("--chief=true", "1"), ("--chief=false", "0")])
+def test_a_role_of_one_is_a_switch(words: str, count: str) -> None:
+    assert typed([words, "t.py"], SUBMIT)["chief"] == {"count": count}
+
+
+@pytest.mark.parametrize(
+    ("old", "field"),
+    [("--workerImage", "worker.image"), ("--psCpu", "ps.cpu"), ("--ChiefMemory", "chief.memory"),
+     ("--work-image", "worker.image"), ("--dataDir", "data_dir"), ("--syncSource", "sync_source"),
+     ("--image-pull-secrets", "image_pull_secret"), ("--workingDir", "working_dir")],
+)  # fmt: skip
+def test_old_spellings_are_taken_and_not_shown(old: str, field: str, capsys: pytest.CaptureFixture[str]) -> None:
+    name, _, part = field.partition(".")
+    found = typed([old, "x", "t.py"], SUBMIT)[name]
+    assert (found[part] if part else found) in ("x", ["x"])
+    assert old not in shown("--help-all", made=SUBMIT, capsys=capsys).split()
+
+
+@pytest.mark.parametrize(
     ("words", "program"),
     [
         (["train.py", "--lr", "0.1"], ["train.py", "--lr", "0.1"]),

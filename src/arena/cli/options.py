@@ -18,7 +18,7 @@ import click
 from arena import declared
 from arena.declared import Field
 from arena.errors import SpecError
-from arena.job import Job
+from arena.job import Job, is_python_file
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -93,10 +93,19 @@ class JobCommand(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         words = list(_Walk(self, ctx).words(args))
+        joined = self.one_line and "--" not in words
         try:
-            return super().parse_args(ctx, words)
+            rest = super().parse_args(ctx, words)
         except click.NoSuchOption as error:
             raise self._unknown(ctx, error.option_name) from None
+        if joined:
+            ctx.params[declared.POSITIONAL] = one_line(ctx.params[declared.POSITIONAL])
+        return rest
+
+    @property
+    def one_line(self) -> bool:
+        """Whether words before `--` are one line for a shell: in the commands that Arena (Go) has, too."""
+        return self.interspersed and declared.job_class(self.kind).one_line
 
     def own_words(self, args: Sequence[str]) -> list[str]:
         """The words that are arena's, as far as they can be told: those before the program."""
@@ -196,6 +205,15 @@ def values(
     return found
 
 
+def one_line(words: Sequence[str]) -> tuple[str, ...]:
+    """The words joined by a blank, to be run by a shell as Arena (Go) does; a Python file keeps its words.
+
+    >>> one_line(("cd /data", "&& python train.py"))
+    ('cd /data && python train.py',)
+    """
+    return tuple(words) if len(words) < 2 or is_python_file(tuple(words)) else (" ".join(words),)
+
+
 def after_program(words: Sequence[str], flags: Iterable[str]) -> list[str]:
     """The words after the program that are also flags of arena, each once, up to a `--`.
 
@@ -266,6 +284,8 @@ class _Walk:
         if option.is_flag and equals:
             return _switched(option, name, value)
         bare = getattr(option, "bare", None)
+        if bare == "1" and value in _TRUE | _FALSE:
+            return [f"{name}={int(value in _TRUE)}"]
         if bare == "1" and not equals and rest and rest[0].isdigit():
             return [word, *_next(rest)]
         if bare is not None and not equals:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -67,6 +68,7 @@ def making() -> list[click.Option]:
         JobOption(["--strict"], is_flag=True, help="What has no effect here is an error."),
         JobOption(["--dry-run"], metavar="client|server", bare="client", common=True, callback=_dry_run_word,
                   type=click.Choice([*DRY_RUN]), help="Print what would be made, do nothing."),
+        JobOption(["--served"], metavar="FILE", help="With --dry-run: the kinds that the cluster serves, by a file."),
         JobOption(["--show-secrets"], is_flag=True, help="With --dry-run: print the Secret of the job too."),
         JobOption(["--set", "sets"], metavar="PATH=VALUE", multiple=True,
                   help="Change the object a cluster gets: spec.template.spec.priorityClassName=high; several times."),
@@ -81,6 +83,13 @@ def making() -> list[click.Option]:
 
 RUN_OPTIONS = [
     JobOption(["-d", "--detach"], is_flag=True, common=True, help="Submit, print the name, do not follow."),
+    JobOption(
+        ["--fetch"],
+        metavar="PATH",
+        multiple=True,
+        common=True,
+        help="Bring a file or folder of rank 0 here at the end; several times.",
+    ),
     JobOption(["--result"], metavar="FILE", help="Write the closing summary as JSON."),
     JobOption(["--all", "show_all"], is_flag=True, help="Show all replicas, however many."),
     JobOption(["--raw"], is_flag=True, help="No prefix before the lines."),
@@ -304,6 +313,7 @@ def _make(
     client: Client | None = None,
 ) -> int:
     """Plan, say what was chosen, and do it."""
+    from arena.cli.copy import fetched
     from arena.cli.signals import Interrupt, Signals
     from arena.errors import ArenaError
 
@@ -312,7 +322,8 @@ def _make(
         _can_act(given, attached=attached, followed=creates == "run")
     client = client or common.client(ctx)
     job = structs.replace(job, name=_lasting_name(job)) if given["dry_run"] and not job.name else job
-    more = {**(context or {}), **changes(given), "dry": given["dry_run"]}
+    paths = tuple(given.get("fetch") or ())
+    more = {**(context or {}), **changes(given), "dry": given["dry_run"], "fetch": paths}
     plan = client.plan(job, creates=creates, typed=("arena", *sys.argv[1:]), **more)
     if given["dry_run"]:
         return _dry_run(client, plan, given)
@@ -323,7 +334,9 @@ def _make(
             with signals.hold():
                 handle = client.submit(plan, replace=given["replace"], force=given["force"])
                 submitted(handle, given, attached=attached, followed=creates == "run")
-            return finish(handle, given, limits, followed=creates == "run") if attached else 0
+            if not attached:
+                return 0
+            return fetched(handle, paths, partial(finish, handle, given, limits, followed=creates == "run"))
         except Interrupt as stop:
             return _interrupted(handle, stop, signals, given) if handle else stop.exit_code
         except BrokenPipeError:
@@ -349,7 +362,9 @@ def _can_act(given: Mapping[str, Any], *, attached: bool, followed: bool) -> Non
     from arena.errors import SpecError
 
     waits = [
-        flag for flag in ("--rm", "--result", "--timeout", "--start-timeout") if given.get(flag[2:].replace("-", "_"))
+        flag
+        for flag in ("--rm", "--result", "--fetch", "--timeout", "--start-timeout")
+        if given.get(flag[2:].replace("-", "_"))
     ]
     if waits and not attached:
         raise SpecError(
@@ -383,15 +398,29 @@ def _left(handle: Handle | None, given: Mapping[str, Any]) -> None:
 def changes(given: Mapping[str, Any]) -> dict[str, Any]:
     """What `--patch` and `--set` do to the object, for the context of a plan."""
     if not given["patch"] and not given["sets"]:
-        return {}
+        return _served(given)
     from arena import runfile
     from arena.engines import patching
 
     file = given["patch"]
     return {
+        **_served(given),
         "patch": patching.read_patch(runfile.read_text(file), file) if file else {},
         "sets": tuple(patching.read_setting(one) for one in given["sets"]),
     }
+
+
+def _served(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The kinds that a dry run takes for served, where a file names them."""
+    if not given.get("served"):
+        return {}
+    from arena import runfile
+    from arena.engines.served import read_served
+    from arena.errors import SpecError
+
+    if not given["dry_run"]:
+        raise SpecError("--served: only a dry run can be told what is served", hint="--dry-run")
+    return {"served": read_served(runfile.read_text(given["served"]), given["served"])}
 
 
 def _dry_run(client: Client, plan: Plan, given: Mapping[str, Any]) -> int:
