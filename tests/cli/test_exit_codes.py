@@ -106,7 +106,7 @@ def test_what_waits_has_125_for_its_own_failures(arena: Any, here: Any, words: t
         (("delete", "missing"), 0),
         (("delete", "missing", "--must-exist"), 3),
         (("history", "missing"), 0),
-        (("list", "-b", "kubernetes"), 5),
+        (("list", "-b", "kubernetes"), 6),
         (("submit", "job", "-b", "local", "--gpus", "1", "true"), 5),
         (("submit", "pytorch", "train.py"), 6),
         (("submit", "tf", "train.py"), 6),

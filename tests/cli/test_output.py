@@ -70,7 +70,7 @@ INSTANCE = {
     "gpuMetrics": dict, "creationTimestamp": int,
 }  # fmt: skip
 OURS = [
-    "schema", "state", "reason", "message", "since", "exitCode", "backend", "runId", "uid", "user", "createdAt",
+    "schema", "state", "reason", "message", "since", "exitCode", "backend", "engine", "managedBy", "runId", "uid", "user", "createdAt",
     "submittedAt", "startedAt", "finishedAt", "gpuSeconds", "durationSeconds", "attempt", "firstFailure", "cause",
     "why", "warnings", "command", "labels", "host", "deletedAt", "parent", "error", "replicas",
 ]  # fmt: skip
@@ -265,7 +265,7 @@ def test_an_empty_list_is_its_heading() -> None:
     titles = ["NAME", "STATUS", "TRAINER", "DURATION", "GPU(Requested)", "GPU(Allocated)", "NODE"]
     assert output.list_table([]).split() == titles
     assert output.list_table([], namespaces=True).split() == ["NAMESPACE", *titles]
-    assert output.list_table([], True).split() == [*titles, "RUN", "REASON", "USER", "CREATED"]
+    assert output.list_table([], True).split() == [*titles, "RUN", "REASON", "USER", "CREATED", "MANAGED", "BY"]
     assert output.history_table([]) == "RUN  NAME  STATE  CODE  DURATION  SUBMITTED  CAUSE  WHERE\n"
 
 

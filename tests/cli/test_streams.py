@@ -75,7 +75,7 @@ def test_what_is_read_parses_while_a_warning_is_due(arena: Any, here: Any, fmt: 
         (["get", "missing", "-o", "json"], 3, "NotFoundError"),
         (["list", "-o", "json", "--no-such-flag"], 2, "SpecError"),
         (["list", "-ojson", "--state", "LOST"], 2, "SpecError"),
-        (["list", "--output=json", "-b", "kubernetes"], 5, "UnsupportedError"),
+        (["list", "--output=json", "-b", "kubernetes"], 6, "BackendError"),
         (["wait", "--output", "json", "missing"], 3, "NotFoundError"),
         (["submit", "pytorch", "-o", "json", "true"], 6, "BackendError"),
         (["run", "-o", "json", "--name", "Bad", "true"], 2, "SpecError"),
