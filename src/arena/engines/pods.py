@@ -6,7 +6,7 @@ import contextlib
 import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from arena.cluster import parse_device

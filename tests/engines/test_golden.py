@@ -1,0 +1,80 @@
+"""What engines make of jobs: as it was reviewed, and as real API servers and webhooks take it."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+import yaml
+from testbed.api import Api, ApiError
+from testbed.bed import Bed
+from testbed.operators import OPERATORS
+
+from arena.engines import load
+from engines.golden import CASES, FOLDER, rendered
+from engines.record import path
+
+# Shapes that the installed version of an operator does not serve.
+OTHER_VERSIONS = ("tfjob-first-generation", "trainjob-pod-template-overrides", "trainjob-runtime-patches")
+SERVED = [name for name in CASES if name not in OTHER_VERSIONS]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_rendering_is_the_one_that_was_reviewed(name: str) -> None:
+    assert rendered(name) == (FOLDER / f"{name}.yaml").read_text(), "PYTHONPATH=tests:. python -m engines.golden"
+
+
+def test_every_golden_file_has_its_case() -> None:
+    assert {file.stem for file in FOLDER.glob("*.yaml")} == set(CASES)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_rendering_is_read_back_with_the_names_of_its_type(name: str) -> None:
+    engine_name, planned = CASES[name]
+    engine = load(engine_name)
+    import msgspec
+
+    thing = msgspec.json.decode(json.dumps(engine.render(planned)), type=engine.thing)
+    seen = engine.read(thing, ())
+
+    names = [f"{role.name}-{index}" for role in planned.roles for index in range(role.count)]
+    gpus = {f"{role.name}-{index}": role.gpus for role in planned.roles for index in range(role.count)}
+    assert [replica.name for replica in seen.replicas][: len(names)] == names
+    if engine_name != "mpijob":  # the Launcher's GPUs are its hosts'
+        assert {replica.name: replica.gpus for replica in seen.replicas} == gpus
+
+
+@pytest.fixture(scope="module")
+def kinds() -> Iterator[Bed]:
+    """A control plane that serves every kind, and runs nothing."""
+    with Bed.start(kubelet=False, operators=tuple(OPERATORS)) as started:
+        yield started
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("name", SERVED)
+def test_a_real_server_knows_every_field(kinds: Bed, name: str) -> None:
+    _dry(kinds.api("alice"), name)
+
+
+@pytest.mark.kubelet
+@pytest.mark.parametrize("name", [name for name in SERVED if not name.startswith("job-")])
+def test_the_operators_webhooks_take_it(node: Bed, name: str) -> None:
+    _dry(node.api("alice"), name)
+
+
+@pytest.mark.cluster
+def test_a_field_that_nobody_knows_is_refused(kinds: Bed) -> None:
+    """The two above can fail."""
+    document = yaml.safe_load(rendered("pytorchjob"))
+    document["spec"]["runPolicy"]["cleanPods"] = "None"
+    with pytest.raises(ApiError, match="cleanPods"):
+        kinds.api("alice").post(f"{path('pytorchjob')}?dryRun=All&fieldValidation=Strict", document)
+
+
+def _dry(api: Api, name: str) -> None:
+    """Everything of a case, checked strictly by the server and thrown away."""
+    for document in yaml.safe_load_all(rendered(name)):
+        place = "/api/v1/namespaces/team-a/services"
+        if document["kind"] != "Service":
+            place = path(CASES[name][0])
+        api.post(f"{place}?dryRun=All&fieldValidation=Strict", document)
