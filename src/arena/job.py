@@ -7,6 +7,7 @@ page derive from that declaration. Nothing here does I/O.
 from __future__ import annotations
 
 import contextlib
+import functools
 import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import PurePath
@@ -395,6 +396,7 @@ def _is_shell_line(command: tuple[str, ...]) -> bool:
     return len(command) == 1 and any(c.isspace() or c in "|&;<>()$`*?{}'\"#" for c in command[0])
 
 
+@functools.cache
 def _hints(struct: type[Struct]) -> dict[str, Any]:
     return get_type_hints(struct, include_extras=True)
 

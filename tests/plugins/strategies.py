@@ -52,6 +52,8 @@ FIXED = {
 def values(field: Field) -> st.SearchStrategy[Any]:
     """Values of one declared field, as Python has them."""
     name = field.name.rpartition(".")[2]
+    if field.name in ("chief.count", "evaluator.count"):
+        return st.integers(0, 1)
     if name == "command":
         return st.lists(words, min_size=1, max_size=5).map(tuple).filter(lambda found: bool(found[0]))
     if name == "nproc_per_node":
@@ -73,11 +75,25 @@ def values(field: Field) -> st.SearchStrategy[Any]:
 
 
 def jobs_of(kind: str) -> st.SearchStrategy[Job]:
-    """Valid jobs of a type, built in Python."""
+    """Valid jobs of a type, built in Python, with a few of its fields set."""
     found = {field.name: values(field) for field in fields(kind)}
     command = found.pop("command")
-    made = st.fixed_dictionaries({"command": command}, optional=found)
-    return made.map(lambda given: jobs.load(kind)(**given)).filter(is_valid)
+    some = st.lists(st.sampled_from(sorted(found)), unique=True, max_size=8)
+    made = some.flatmap(
+        lambda names: st.fixed_dictionaries({"command": command, **{name: found[name] for name in names}})
+    )
+    return made.map(completed).map(lambda given: jobs.load(kind)(**given)).filter(is_valid)
+
+
+def completed(given: dict[str, Any]) -> dict[str, Any]:
+    """The values with what some of them need beside them."""
+    if any(given.get(name) for name in ("sync_mode", "sync_source", "sync_image")):
+        given |= {"sync_mode": given.get("sync_mode") or "git", "sync_source": given.get("sync_source") or "x"}
+    if given.get("model_source"):
+        given["model_name"] = given.get("model_name") or "m"
+    if given.get("shell"):
+        given["command"] = given["command"][:1]
+    return given
 
 
 def is_valid(job: Job) -> bool:
