@@ -19,7 +19,7 @@ from testbed.faults import Fault, FaultProxy
 
 from arena.errors import AlreadyExistsError, BackendError, ForbiddenError, NotFoundError, SpecError
 from arena.kube.api import Api, together
-from arena.kube.config import Access
+from arena.kube.config import Access, in_cluster
 from arena.kube.errors import Answered, ConflictError, ExpiredError, ServerError, SilentError, UnknownOutcomeError
 
 from .conftest import access
@@ -357,6 +357,21 @@ def test_a_token_file_that_changes(bed: Bed, tmp_path: Path) -> None:
             api.get(MAPS)
         file.write_text(good.token)
         assert api.get(MAPS)["kind"] == "ConfigMapList"
+
+
+def test_a_pods_own_account(bed: Bed, tmp_path: Path) -> None:
+    account = access(bed.kubeconfig("ci"))
+    assert isinstance(account.ca, bytes)
+    for name, content in (("ca.crt", account.ca), ("token", account.token.encode()), ("namespace", b"team-a")):
+        (tmp_path / name).write_bytes(content)
+    host, _, port = account.server.removeprefix("https://").rpartition(":")
+    found = in_cluster({"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port}, tmp_path)
+    assert found
+    with Api(found) as api:
+        review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+        said = api.create("/apis/authentication.k8s.io/v1/selfsubjectreviews", review)
+        assert said["status"]["userInfo"]["username"] == "system:serviceaccount:team-a:ci"
+        assert api.namespace == "team-a"
 
 
 def test_two_clusters_in_one_process(bed: Bed, connect: Connect) -> None:

@@ -1,4 +1,4 @@
-"""One way to one server: TLS, the request, and when it is made once more.
+"""One way to one server: the request, and when it is made once more.
 
 What may be repeated: a request that never left (no connection), one that the server put off (429 and 503 with
 Retry-After) or whose user it did not know (401, with newer credentials), and a GET whose answer broke. A write whose
@@ -8,13 +8,10 @@ answer broke is not repeated: it may have been done.
 from __future__ import annotations
 
 import contextlib
-import os
 import socket
-import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlencode
 
@@ -25,10 +22,9 @@ from arena.kube.auth import Credentials, Headers, Login
 from arena.kube.config import Access
 from arena.kube.errors import LOCAL, Answer, CutError, UnknownOutcomeError, read_answer, refusal, silent
 from arena.kube.stops import Guard, Stopped, Stops
+from arena.kube.tls import tls_context
 
 if TYPE_CHECKING:
-    import ssl
-
     import httpx2
 
 CONNECT = 5.0  # seconds until a server that does not answer is given up
@@ -288,7 +284,7 @@ def _make_client(access: Access, kind: _Kind) -> httpx2.Client:
     limits = httpx2.Limits(
         max_connections=None, max_keepalive_connections=0 if kind.streams else 32, keepalive_expiry=30
     )
-    verify: Any = _tls(access, kind) if access.server.startswith("https") else False
+    verify: Any = tls_context(access, kind.cert, kind.key) if access.server.startswith("https") else False
     try:
         transport = httpx2.HTTPTransport(
             verify=verify, trust_env=False, limits=limits, proxy=access.proxy_url or None, socket_options=_options()
@@ -305,66 +301,3 @@ def _options() -> list[tuple[int, int, int]]:
         if hasattr(socket, name):
             options.append((socket.IPPROTO_TCP, getattr(socket, name), value))
     return options
-
-
-def _tls(access: Access, kind: _Kind) -> ssl.SSLContext:
-    """Whom we trust, and the certificate we show."""
-    import ssl
-
-    import httpx2
-
-    try:
-        if access.insecure:
-            context = httpx2.create_ssl_context(verify=False)
-        elif access.ca:
-            context = _trusting(access.ca)
-        else:
-            context = httpx2.create_ssl_context()
-        if kind.cert:
-            _load_pair(context, kind.cert, kind.key)
-    except (OSError, ssl.SSLError) as error:
-        raise BackendError(
-            f"the certificates of {access.source or 'this access'} cannot be used", why=str(error)
-        ) from error
-    if access.tls_server_name:
-        _rename(context, access.tls_server_name)
-    return context
-
-
-def _trusting(ca: str | bytes) -> ssl.SSLContext:
-    import ssl
-
-    pem = ca.decode() if isinstance(ca, bytes) else Path(ca).read_text()
-    context = ssl.create_default_context(cadata=pem)
-    # From 3.13 on Python wants more of a CA than Go does, and than many clusters' own have.
-    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-    return context
-
-
-def _load_pair(context: ssl.SSLContext, cert: str | bytes, key: str | bytes) -> None:
-    with contextlib.ExitStack() as files:
-        context.load_cert_chain(files.enter_context(_as_file(cert)), files.enter_context(_as_file(key)) or None)
-
-
-@contextlib.contextmanager
-def _as_file(pem: str | bytes) -> Iterator[str]:
-    """A path, for as long as OpenSSL reads it; what was in memory lies in a file of one's own meanwhile."""
-    if isinstance(pem, str):
-        yield pem
-        return
-    handle, path = tempfile.mkstemp()
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(pem)
-        yield path
-    finally:
-        os.unlink(path)
-
-
-def _rename(context: ssl.SSLContext, name: str) -> None:
-    """Ask for, and check, another name than the one that is dialled; also behind a proxy."""
-    wrap_socket, wrap_bio = context.wrap_socket, context.wrap_bio
-    setattr(context, "wrap_socket", lambda sock, **kw: wrap_socket(sock, **{**kw, "server_hostname": name}))  # noqa: B010
-    setattr(  # noqa: B010
-        context, "wrap_bio", lambda inc, out, **kw: wrap_bio(inc, out, **{**kw, "server_hostname": name})
-    )
