@@ -62,12 +62,14 @@ class Client:
         args: Sequence[object] = (),
         kwargs: Mapping[str, object] | None = None,
         replace: bool = False,
+        fetch: Sequence[str] = (),
         **fields: Any,
     ) -> Handle:
         """Start a script, command or job and return its handle as soon as it is accepted.
 
         `target` is a script (`"train.py"`), the words of a command (`["sh", "-c", "…"]`), one string with blanks (a
-        shell line) or a Job; `args` follow it. `fields` are those of the job: workers, gpus, env, name ….
+        shell line) or a Job; `args` follow it. `fields` are those of the job: workers, gpus, env, name …. Paths in
+        `fetch` are kept after the end, until `Handle.fetch` has brought them.
 
         >>> import tempfile
         >>> client = Client(backend="local", env={**os.environ, "ARENA_STATE_DIR": tempfile.mkdtemp()})
@@ -75,7 +77,7 @@ class Client:
         'SUCCEEDED'
         """
         job = as_job(target, args, kwargs or {}, fields)
-        return self.submit(job, replace=replace, creates="run")
+        return self.submit(self.plan(job, creates="run", fetch=tuple(fetch)), replace=replace)
 
     def plan(self, job: Job, *, creates: choice.Creates = "type", **context: Any) -> Plan:
         """What a submit would do; nothing is touched."""
@@ -335,6 +337,14 @@ class Handle:
     def exec(self, replica: str, words: Sequence[str]) -> int:
         """Run a command with a replica's folder and environment, on this terminal; its exit code."""
         return self.where.exec(self.ref, replica, words)
+
+    def copy(self, path: str, dest: str | os.PathLike[str] = ".", *, replica: str = "") -> Sequence[str]:
+        """Copy a file or folder of a replica (rank 0 by default) here; the lines of what in it was refused."""
+        return self.where.copy(self.ref, replica, path, str(self.client.cwd / dest))
+
+    def fetch(self, paths: Sequence[str], folder: str | os.PathLike[str] = ".") -> Sequence[str]:
+        """Wait for the end of a job made with `fetch` and bring its files; the lines of what did not come."""
+        return self.where.fetch(self.ref, paths, str(self.client.cwd / folder))
 
     def stop(self) -> Seen:
         """End the job and keep it in the list."""

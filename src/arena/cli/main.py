@@ -25,6 +25,7 @@ COMMANDS = {
     "logs": ("arena.cli.logs", "logs", "Print the logs of a job's replicas."),
     "wait": ("arena.cli.wait", "wait", "Wait until a job has ended; the exit code is the job's."),
     "why": ("arena.cli.look", "why", "Say why a job waits or failed, and what to do next."),
+    "cp": ("arena.cli.copy", "cp", "Copy files of a job's replica here."),
     "exec": ("arena.cli.execute", "execute", "Run a command with a replica's folder and environment."),
     "stop": ("arena.cli.end", "stop", "End a job and keep it in the list."),
     "delete": ("arena.cli.end", "delete", "End jobs and take them from the list; their record stays."),

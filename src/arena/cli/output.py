@@ -368,7 +368,12 @@ def _header_of_ours(seen: Seen, now: datetime) -> Iterable[tuple[str, str]]:
     yield "Deleted", _with_age(seen.deleted, now)
     yield "Run", f"{seen.run_id} ({seen.backend}{f' on {seen.host}' if seen.host else ''})"
     yield "Command", shlex.join(_command(seen))
-    yield "Results", seen.cwd if seen.backend == "local" else ""
+    yield "Results", seen.cwd if seen.backend == "local" else _kept(seen)
+
+
+def _kept(seen: Seen) -> str:
+    """Where a cluster's job keeps its results."""
+    return f"{seen.job.output} (claim:/folder)" if seen.job and seen.job.output else ""
 
 
 def _instances(seen: Seen, wide: bool, color: bool) -> str:

@@ -78,7 +78,8 @@ def make_plan(
         upstream=context.creates == "type" and job.type_name != "job",
         served=served,
     )
-    raise_all([*pods.problems(work), *companions.problems(work), *engine.problems(work)])
+    unfetchable = _unfetchable(work)
+    raise_all([*pods.problems(work), *companions.problems(work), *engine.problems(work), *unfetchable])
     files = companions.read_files(job.config_file, context.cwd, context.environ.get("HOME", ""))
     made = Made(
         engine=engine,
@@ -176,6 +177,11 @@ def _letters(job: Job, context: Context) -> str:
     if not context.dry:
         return run_letters(os.urandom(4))
     return run_letters(hashlib.sha256(msgspec.json.encode(job)).digest()[:4])
+
+
+def _unfetchable(work: Work) -> Iterator[str]:
+    if work.fetch and work.job.type_name == "mpi":
+        yield "--fetch: rank 0 of an MPI job runs beside its worker's own program: --output CLAIM:/path keeps files"
 
 
 def _in_pods(role: Role, renamed: Mapping[str, str]) -> Role:

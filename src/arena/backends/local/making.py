@@ -45,7 +45,7 @@ class Maker:
         job = job if job.name else replace(job, name=made_up_name(job.command, os.urandom(4)))
         run_id = f"{shorten(job.name, 58)}-{run_letters(os.urandom(4))}"
         cwd, base = self._cwd(job, context, self.state.run(run_id))
-        notes = tuple(_field_notes(job))
+        notes = (*_field_notes(job), *_fetch_notes(context))
         roles = job.roles(context.python or "python")
         gpus = sum(role.count * role.gpus for role in roles)
         if gpus:
@@ -150,6 +150,11 @@ def _folder(job: Job, context: Context) -> str:
         raise SpecError(f"--working-dir: {folder} is no folder")
     raise_all(list(word_problems("--working-dir", str(folder))))
     return str(folder)
+
+
+def _fetch_notes(context: Context) -> Iterator[str]:
+    if context.fetch:
+        yield "--fetch has no effect on this machine: files lie where the program writes them"
 
 
 def _field_notes(job: Job) -> Iterator[str]:
