@@ -64,9 +64,9 @@ def open_backend(name: str, settings: Settings, env: Mapping[str, str]) -> Backe
         except ImportError as error:
             raise UnsupportedError("jobs cannot run on this machine", why=str(error), hint="-b kubernetes") from error
         return LocalBackend(settings, env)
-    from arena.backends.kubernetes.backend import KubernetesBackend
+    from arena.backends.kubernetes.remembering import RememberingBackend
 
-    return KubernetesBackend(settings, env)
+    return RememberingBackend(settings, env)
 
 
 def python(env: Mapping[str, str]) -> str:

@@ -77,7 +77,10 @@ class Query(Struct, frozen=True, kw_only=True):
 
 
 class LogQuery(Struct, frozen=True, kw_only=True):
-    """Which lines. None means all replicas, ranks; the last attempt. `pieces` gives lines out before they end."""
+    """Which lines. None means all replicas, ranks; the last attempt. `pieces` gives lines out before they end.
+
+    `keep` has every line of every replica kept meanwhile, where a record would be without them.
+    """
 
     follow: bool = False
     tail: int | None = None
@@ -86,6 +89,7 @@ class LogQuery(Struct, frozen=True, kw_only=True):
     ranks: frozenset[int] | None = None
     attempt: int | None = None
     pieces: bool = False
+    keep: bool = False
 
 
 class LogLine(Struct, frozen=True):
@@ -129,6 +133,7 @@ class Backend(Protocol):
 
     name: str
     notice: str
+    notes: Warnings
 
     @property
     def user(self) -> str:

@@ -104,10 +104,14 @@ class KubernetesBackend:
         """What `submit` would send."""
         values = self._defaults(context)
         settings = defaults.layered(self.settings, self.namespace, values)
-        parcel = travel.pack(job, context, settings, namespace=self.namespace)
+        parcel = travel.pack(job, context, settings, namespace=self.namespace, recorded=self.recorded(context))
         plan = planning.make_plan(job, context, settings, self._known(context), self.namespace, self.user, parcel)
         notes = (*plan.notes, *defaults.strangers(self.namespace, values))
         return structs.replace(plan, notes=notes, data=structs.replace(plan.data, defaults=values))
+
+    def recorded(self, context: Context) -> travel.Recorded | None:
+        """The code of an earlier run, where a rerun takes it; nothing is remembered here."""
+        return None
 
     @functools.cached_property
     def memory(self) -> defaults.Memory:

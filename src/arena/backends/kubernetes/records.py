@@ -25,7 +25,7 @@ from msgspec import Struct, field, structs
 
 from arena import files, jobs, secrets, status
 from arena.backends.base import Context, Plan, Ref
-from arena.errors import ArenaError, BackendError, NotFoundError
+from arena.errors import ArenaError, NotFoundError
 from arena.job import Job
 from arena.settings import Settings
 from arena.status import Observed, Replica, Seen, State
@@ -210,6 +210,10 @@ class Records:
         with contextlib.suppress(FileNotFoundError):
             yield from (Record(self.path / name) for name in os.listdir(self.path) if not name.startswith("."))
 
+    def unfinished(self) -> frozenset[str]:
+        """The runs whose end was not seen."""
+        return frozenset(record.run_id for record in self._there() if not record.final)
+
     def open(self, place: Place, seen: Seen, plan: Plan | None = None, *, mine: bool = True) -> Record:
         """The record of a job, made where there is none; OSError where the folder cannot be written."""
         record = Record(self.path / seen.run_id)
@@ -389,7 +393,7 @@ def _seat(replica: Replica) -> tuple[bool, int, str, int]:
     return replica.rank is None, replica.rank or 0, replica.role, replica.index
 
 
-def unwritable(error: OSError | BackendError, state: Path) -> str:
+def unwritable(error: OSError | ArenaError, state: Path) -> str:
     """What is said, once, where no record can be kept."""
     words = error.strerror if isinstance(error, OSError) else error.what
     return f"no record is kept in {state}: {words}"

@@ -48,6 +48,7 @@ class LocalBackend:
     def __init__(self, settings: Settings, env: Mapping[str, str]) -> None:
         self.settings = settings
         self.env = dict(env)
+        self.notes = Warnings()
         explicit = settings.text("state_dir") or ""
         path, self.notice = files.choose(explicit, self.env)
         if self.notice:

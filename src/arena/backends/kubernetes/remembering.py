@@ -1,0 +1,380 @@
+"""The verbs on a cluster, with a memory: what commands saw of a job is in its record, and answers when it is gone.
+
+A record never stands in the way: a folder that cannot be written is said once, and the command goes on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import threading
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from msgspec import structs
+
+from arena import files, status
+from arena.backends.base import Context, LogLine, LogQuery, Plan, Query, Ref, Warnings
+from arena.backends.kubernetes import reading, travel
+from arena.backends.kubernetes.backend import KubernetesBackend, matches
+from arena.backends.kubernetes.reading import Found
+from arena.backends.kubernetes.records import Place, Record, Records, joined, unwritable
+from arena.errors import ArenaError, BackendError, ForbiddenError, NotFoundError
+from arena.quantity import format_age
+from arena.settings import Settings
+from arena.status import Observed, Seen
+
+ABSENT = (NotFoundError, BackendError, ForbiddenError)
+ENDING = 5.0  # seconds for the last lines of a job that was ended
+
+
+class RememberingBackend(KubernetesBackend):
+    """Jobs of one namespace of one cluster, and the records of all that this user had to do with."""
+
+    def __init__(self, settings: Settings, env: Mapping[str, str]) -> None:
+        super().__init__(settings, env)
+        self.records = Records(settings, env)
+        self.notice = "" if self.records.state.is_dir() else self.records.notice
+
+    @functools.cached_property
+    def place(self) -> Place | None:
+        """Where this command looks; None where no cluster is configured."""
+        try:
+            return Place(self.access.context, self.access.server, self.namespace)
+        except ArenaError:
+            return None
+
+    def _is_here(self, record: Record) -> bool:
+        return self.place is not None and record.is_at(self.place)
+
+    # --- make ------------------------------------------------------------------------------------------------
+
+    def recorded(self, context: Context) -> travel.Recorded | None:
+        """The code of an earlier run, where a rerun takes it."""
+        if not context.again:
+            return None
+        captured, store = self.records.capture_of(context.again)
+        return travel.Recorded(captured, store, _base(self.records, context.again))
+
+    def submit(self, plan: Plan, *, replace: bool = False, force: bool = False) -> Ref:
+        """Make the job, then its record; its code is packed beside it."""
+        ref = super().submit(plan, replace=replace, force=force)
+        with self._writing():
+            if self.records.get(ref.run_id) is None:
+                self.records.open(self._place_of(ref), _new(plan, ref, self.user), plan)
+                threading.Thread(target=self._keep_code, args=(ref.run_id, plan.context), name="arena-code").start()
+        return ref
+
+    def _place_of(self, ref: Ref) -> Place:
+        return Place(self.access.context, self.access.server, ref.namespace)
+
+    def _keep_code(self, run_id: str, context: Context) -> None:
+        with self._writing():
+            self.records.keep_code(run_id, context)
+
+    # --- look ------------------------------------------------------------------------------------------------
+
+    def find(self, name: str, *, gone: bool = False) -> Ref:
+        """The job of this name or run id; with `gone` also a run that only the record knows."""
+        try:
+            return super().find(name)
+        except ABSENT as error:
+            record = self._recorded(name.rpartition("/")[2])
+            if record is None or not (gone or isinstance(error, NotFoundError)):
+                raise
+            if gone or self._lives(record):
+                return record.ref()
+            raise self._gone(record) from error
+
+    def _recorded(self, name: str) -> Record | None:
+        """The run of this id, else the newest of this name: here, or anywhere."""
+        if found := self.records.get(name):
+            return found
+        named = self.records.all(name)
+        return next((record for record in named if self._is_here(record)), named[0] if named else None)
+
+    def _lives(self, record: Record) -> bool:
+        """Whether the job of a record is there: one that is not is marked."""
+        if not self._is_here(record) or record.gone():
+            return False
+        try:
+            self.whole(record.ref())
+        except NotFoundError:
+            with self._writing():
+                record.leave("")
+            return False
+        return True
+
+    def _gone(self, record: Record) -> NotFoundError:
+        seen = record.seen()
+        if not self._is_here(record):
+            return NotFoundError(
+                f"job {seen.name!r} not found in namespace {self.namespace!r}",
+                hint=f"{seen.name} was submitted elsewhere: {record.where()}",
+            )
+        return NotFoundError(
+            f"job {seen.name!r} does not exist any more",
+            why=f"{_since(seen)}, {seen.state.name}: arena history {seen.name}",
+            hint=f"arena logs {seen.name} reads its record",
+        )
+
+    def get(self, ref: Ref) -> Seen:
+        """The job as it is now, with what was seen of it before; from the record where it is gone."""
+        record = self.records.get(ref.run_id)
+        try:
+            return self._remember(reading.seen(self._found(ref, record)))
+        except ABSENT as error:
+            if record is None:
+                raise
+            return self._from_record(record, error)
+
+    def _found(self, ref: Ref, record: Record | None) -> Found:
+        """The object and pods; never those of another place."""
+        if record is not None and not self._is_here(record):
+            raise NotFoundError(f"job {ref.name!r} is not here", hint=record.where())
+        return self.whole(ref)
+
+    def _from_record(self, record: Record, error: ArenaError) -> Seen:
+        """The job as the record has it, and why it is asked."""
+        here = self._is_here(record)
+        if here and isinstance(error, NotFoundError):
+            with self._writing():
+                record.leave("")
+        seen = record.seen()
+        if seen.deleted:
+            said = _since(seen)
+        elif self.place is not None and not here:
+            said = f"{seen.name} was submitted elsewhere: {record.where()}"
+        else:
+            said = error.what
+        return structs.replace(seen, recorded=f"from the record: {said}")
+
+    def _remember(self, seen: Seen, *, begin: bool = False) -> Seen:
+        """The job with what earlier looks saw; where it has a record (or one is begun) this look is noted."""
+        try:
+            record = self.records.get(seen.run_id)
+            if record is None and begin:
+                record = self.records.open(self._place_of(_ref(seen)), seen, mine=seen.user == self.user)
+            if record is None:
+                return seen
+            if glance := record.glance():
+                seen = _with(seen, glance.observed)
+            record.note(seen)
+        except (OSError, BackendError) as error:
+            self._warn(unwritable(error, self.records.state))
+        return seen
+
+    def list(self, query: Query, warnings: Warnings) -> Iterator[Seen]:
+        """The jobs that match, newest first; with `gone` the runs that are remembered."""
+        if query.gone:
+            yield from self._history(query)
+            return
+        mine = self.records.unfinished()
+        for seen in super().list(query, warnings):
+            yield self._remember(seen) if seen.run_id in mine else seen
+
+    def _history(self, query: Query) -> Iterator[Seen]:
+        for record in self.records.all(query.name):
+            with contextlib.suppress(ArenaError):
+                seen = self._as_remembered(record)
+                if matches(seen, seen.job.label if seen.job else {}, query):
+                    yield seen
+
+    def _as_remembered(self, record: Record) -> Seen:
+        """A run of the history: looked at once more where its end was not seen and the cluster answers."""
+        if not record.final and record.gone() is None and self._answers and self._is_here(record):
+            try:
+                return self.get(record.ref())
+            except ArenaError:
+                self._answers = False
+        return record.seen()
+
+    _answers = True
+
+    def watch(self, ref: Ref, until: Sequence[float] = ()) -> Iterator[Seen]:
+        """The job now and at each change; its logs are kept before its end is told."""
+        record = self.records.get(ref.run_id)
+        try:
+            self._found(ref, record)
+        except ABSENT as error:
+            seen = self._from_record(record, error) if record else None
+            if seen is None or not (seen.state.final or seen.deleted):
+                raise
+            yield seen
+            return
+        for now in super().watch(ref, until):
+            seen = self._remember(now, begin=True)
+            if seen.state.final and not seen.deleted:
+                self.save(ref)
+            yield seen
+
+    # --- logs ------------------------------------------------------------------------------------------------
+
+    def logs(self, ref: Ref, query: LogQuery) -> Iterator[LogLine]:
+        """The lines of the replicas, from the cluster while the job runs, then from the record."""
+        from arena.backends.kubernetes.tapes import read_kept
+
+        record = self.records.get(ref.run_id)
+        try:
+            found = self._found(ref, record)
+        except ABSENT:
+            if record is None:
+                raise
+            return read_kept(record, record.seen().observed, query)
+        seen = self._remember(reading.seen(found), begin=True)
+        record = self.records.get(ref.run_id)
+        if record and seen.state.final and self._keep(record, found):
+            return read_kept(record, seen.observed, query)
+        return self._live(ref, query, record)
+
+    def _live(self, ref: Ref, query: LogQuery, record: Record | None) -> Iterator[LogLine]:
+        """The lines from the cluster, kept on their way where all of them come."""
+        from arena.backends.kubernetes.logs import read_logs
+        from arena.backends.kubernetes.tapes import Tapes
+
+        everything = (query.keep or query.replicas is None) and query.tail is None and query.since is None
+        tapes = None
+        if record and query.follow and everything and query.attempt is None:
+            with self._writing():
+                tapes = Tapes.take(record, self.settings.size("log.max"))
+        try:
+            yield from read_logs(self, ref, query, record, tapes)
+        finally:
+            if tapes:
+                tapes.close()
+
+    def save(self, ref: Ref) -> None:
+        """Bring the record of a job up to date, its logs too; a job that is not there is left."""
+        with contextlib.suppress(*ABSENT):
+            found = self.whole(ref)
+            self._remember(reading.seen(found), begin=True)
+            if record := self.records.get(ref.run_id):
+                self._keep(record, found)
+
+    def _keep(self, record: Record, found: Found) -> bool:
+        """Whether the logs there are could all be kept."""
+        try:
+            return self._kept(record, found)
+        except (OSError, BackendError) as error:
+            self._warn(unwritable(error, self.records.state))
+        return False
+
+    def _kept(self, record: Record, found: Found) -> bool:
+        from arena.backends.kubernetes.logs import keep_all
+        from arena.backends.kubernetes.tapes import Tapes
+
+        tapes = Tapes.take(record, self.settings.size("log.max"))
+        if tapes is None:
+            return False
+        try:
+            keep_all(self, record, tapes, found)
+        finally:
+            tapes.close()
+        return tapes.whole
+
+    def has_code(self, ref: Ref) -> bool:
+        """Whether the run's code was recorded."""
+        return self.records.has_code(ref.run_id)
+
+    # --- end -------------------------------------------------------------------------------------------------
+
+    def stop(self, ref: Ref) -> Seen:
+        """End the job and keep its object; its logs go with its pods, so they are kept before."""
+        with self._last_words(ref):
+            return super().stop(ref)
+
+    def delete(self, ref: Ref, *, force: bool = False) -> Seen:
+        """End the job and take it from the list; its record is brought up to date before, and stays."""
+        with self._last_words(ref):
+            seen = super().delete(ref, force=force)
+        if record := self.records.get(ref.run_id):
+            with self._writing():
+                record.note(seen)
+                record.leave(self.user)
+        return seen
+
+    @contextlib.contextmanager
+    def _last_words(self, ref: Ref) -> Iterator[None]:
+        """What the job still writes is kept while it is ended."""
+        self.save(ref)
+        listener = threading.Thread(target=self._listen, args=(ref,), name="arena-last-words", daemon=True)
+        listener.start()
+        yield
+        listener.join(ENDING)
+
+    def _listen(self, ref: Ref) -> None:
+        with contextlib.suppress(ArenaError):
+            deque(self.logs(ref, LogQuery(follow=True, keep=True, replicas=frozenset())), maxlen=0)
+
+    # --- what goes wrong -------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        """What cannot be written is said once, and stops nothing."""
+        try:
+            yield
+        except (OSError, BackendError, NotFoundError) as error:
+            self._warn(unwritable(error, self.records.state))
+
+    def _warn(self, line: str) -> None:
+        if line not in self.notes.lines:
+            self.notes.add(line)
+
+
+def _with(seen: Seen, before: Observed) -> Seen:
+    """A job with what was seen of it before."""
+    observed = joined(before, seen.observed)
+    return structs.replace(seen, observed=observed, status=status.decide(observed))
+
+
+def _new(plan: Plan, ref: Ref, user: str) -> Seen:
+    """A job as it is when it has just been made."""
+    observed = Observed(created=files.now())
+    return Seen(
+        name=ref.name,
+        run_id=ref.run_id,
+        uid=ref.uid,
+        status=status.decide(observed),
+        observed=observed,
+        backend="kubernetes",
+        namespace=ref.namespace,
+        trainer=ref.kind,
+        engine=ref.kind,
+        job=plan.job,
+        user=user,
+        managed_by="arena",
+    )
+
+
+def _ref(seen: Seen) -> Ref:
+    return Ref(name=seen.name, run_id=seen.run_id, namespace=seen.namespace, kind=seen.engine, uid=seen.uid)
+
+
+def _since(seen: Seen) -> str:
+    """`deleted 2 h ago`; or since when it is known to be gone."""
+    assert seen.deleted
+    age = format_age((files.now() - seen.deleted).total_seconds())
+    return f"gone, {seen.status.message}" if seen.reason == "EndNotSeen" else f"deleted {age} ago"
+
+
+def _base(records: Records, run_id: str) -> str:
+    """The folder of a run's project that its submit stood in, relative to it."""
+    asked = _plain(records.path / run_id / "run.json") or _plain(records.state / "runs" / run_id / "job.json")
+    base = _plain(records.state / "runs" / run_id / "base.json")
+    folder, project = str(base.get("folder") or asked.get("cwd") or ""), str(asked.get("code") or "")
+    if not folder or not project:
+        return ""
+    relative = os.path.relpath(folder, project)
+    return "" if relative.split(os.sep)[0] in (os.pardir, os.curdir) else relative
+
+
+def _plain(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
