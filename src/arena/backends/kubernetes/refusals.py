@@ -1,0 +1,278 @@
+"""What the server says no with, in arena's words: which limit, what was asked, and the flag that changes it.
+
+Pure: answers come in, one error goes out. The server's own words stay in it as the why.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from arena.backends.kubernetes import fitting
+from arena.backends.kubernetes.fitting import Asked, Quota
+from arena.errors import ArenaError, BackendError, ForbiddenError, NotFoundError, SpecError, UnsupportedError
+from arena.kube.errors import Answered, InvalidError, RefusedError, ServerError
+
+ROLE = "arena doctor --role prints the Role that an administrator can grant"
+FLAGS = {
+    "cpu": "--cpu",
+    "memory": "--memory",
+    "nvidia.com/gpu": "--gpus",
+    "pods": "--workers",
+    "ephemeral-storage": "--set",
+}
+NAMED = {
+    "PersistentVolumeClaim": ("--data", "claim"),
+    "Secret": ("--image-pull-secret or --secret-env", "secret"),
+    "ConfigMap": ("--patch", "ConfigMap"),
+}
+
+
+class Place(Struct, frozen=True):
+    """Where a submit goes, for whoever reads what was refused: namespace, kind of the job, its operator."""
+
+    namespace: str
+    kind: str
+    operator: str
+
+
+class Answers(Struct, frozen=True, kw_only=True):
+    """All that was asked before a submit: each an object, or the error that came in its place.
+
+    `counts` are the replicas of each pod, `named` what stands in the job by its kind and name.
+    """
+
+    thing: Any
+    pods: Sequence[Any] = ()
+    counts: Sequence[int] = ()
+    named: Sequence[tuple[tuple[str, str], Any]] = ()
+    quotas: Any = ()
+    queued: bool = False
+
+
+def refusal(answers: Answers, place: Place) -> ArenaError | None:
+    """Why the job cannot be made, most telling first; None where nobody is against it.
+
+    What only may not be asked (a pod's dry run, a claim, the quotas) is nobody's refusal.
+    """
+    if isinstance(answers.thing, ArenaError):
+        return told(answers.thing, place)
+    for (kind, name), answer in answers.named:
+        if isinstance(answer, NotFoundError):
+            return _missing(kind, name, place)
+    for answer in (*answers.pods, *(answer for _, answer in answers.named)):
+        if isinstance(answer, ArenaError) and not is_right(answer):
+            return told(answer, place)
+    return None if answers.queued else _over_quota(answers, place)
+
+
+def told(error: ArenaError, place: Place) -> ArenaError:
+    """The refusal in arena's words; one that no rule knows stays as it is."""
+    if not isinstance(error, Answered):
+        return error
+    found = next((found for rule in RULES if (found := rule(error.what, place))), None) or _of_kind(error, place)
+    if found is not error:
+        found.__cause__ = error
+    return found
+
+
+def is_right(error: ArenaError) -> bool:
+    """Whether it is a missing right, and not a quota, a limit or a webhook."""
+    return isinstance(error, RefusedError) and re.search(_RIGHT, error.what) is not None
+
+
+def asked_of(answers: Answers) -> list[Asked]:
+    """What each pod asks for, with the defaults that the server has put in, and how many there are of it."""
+    pairs = zip(answers.pods, answers.counts, strict=True)
+    return [fitting.asked_by(pod, count) for pod, count in pairs if not isinstance(pod, ArenaError)]
+
+
+# --- rules ---------------------------------------------------------------------------------------------------
+
+_RIGHT = r'cannot (\w+) resource "([^"]+)" in API group "([^"]*)"(?: in the namespace "([^"]*)")?'
+
+
+def _right(said: str, _: Place) -> ArenaError | None:
+    match = re.search(_RIGHT, said)
+    if match is None:
+        return None
+    verb, resource, group, namespace = match.groups()
+    kind = f"{resource}.{group}" if group else resource
+    where = f"in namespace {namespace!r}" if namespace else "in the cluster"
+    return ForbiddenError(f"you may not {verb} {kind} {where}", why=said, hint=ROLE)
+
+
+def _quota(said: str, place: Place) -> ArenaError | None:
+    match = re.search(r"exceeded quota: (\S+), requested: (\S+), used: (\S+), limited: (\S+)", said)
+    if match is None:
+        return None
+    asked, used, hard = (
+        dict(pair.split("=", 1) for pair in part.split(",") if "=" in pair) for part in match.groups()[1:]
+    )
+    what = "; ".join(f"{name}: {asked[name]} asked, {used.get(name, 0)} used of {hard.get(name)}" for name in asked)
+    flags = " ".join(dict.fromkeys(filter(None, map(flag_of, asked))))
+    return ForbiddenError(
+        f"quota {match[1]!r} of namespace {place.namespace!r} does not allow it: {what}",
+        why="the quota counts what all jobs of the namespace ask for",
+        hint=f"lower {flags}, or wait until others have ended" if flags else "wait until others have ended",
+    )
+
+
+def _quota_needs(said: str, place: Place) -> ArenaError | None:
+    match = re.search(r"failed quota: ([^:]+): must specify (\S+)", said)
+    if match is None:
+        return None
+    names = [part.partition(" ")[0].rstrip(":") for part in match[2].split(",")]
+    flags = " and ".join(dict.fromkeys(filter(None, map(flag_of, names))))
+    what = f"quota {match[1]!r} of namespace {place.namespace!r} needs {' and '.join(names)} to be told"
+    return ForbiddenError(what, why=said, hint=f"add {flags}" if flags else "")
+
+
+def _limits(said: str, place: Place) -> ArenaError | None:
+    found = re.findall(
+        r"((?:maximum|minimum) (\S+) usage per \w+ is \S+?(?:, but \w+ is \S+?|\.  No \w+ is specified)?"
+        r"|(\S+) max limit to request ratio per \w+ is \S+?, but \S+ ratio is \S+?)(?=[,\].]|$)",
+        said,
+    )
+    if not found:
+        return None
+    flags = " ".join(dict.fromkeys(filter(None, (flag_of(one or other) for _, one, other in found))))
+    what = "; ".join(text for text, *_ in found)
+    hint = f"change {flags}" if flags else ""
+    return ForbiddenError(f"the limits of namespace {place.namespace!r} do not allow it: {what}", why=said, hint=hint)
+
+
+def _security(said: str, place: Place) -> ArenaError | None:
+    match = re.search(r'violates PodSecurity "([^":]+)(?::[^"]*)?": (.*)', said)
+    if match is None:
+        return None
+    fields = re.findall(r"(\S+(?: volumes)?)(?: [!=]= \S+)? \(", match[2])
+    hint = "a patch that sets the securityContext (--patch FILE)"
+    for word, flag in (("hostPath", "--data instead of --data-dir"), ("host namespaces", "no --host-network")):
+        hint = flag if word in match[2] else hint
+    what = f"namespace {place.namespace!r} takes {match[1]} pods only: {', '.join(dict.fromkeys(fields)) or match[2]}"
+    return ForbiddenError(what, why=match[2], hint=hint)
+
+
+def _webhook_down(said: str, place: Place) -> ArenaError | None:
+    match = re.search(r'failed calling webhook "([^"]+)"', said)
+    if match is None:
+        return None
+    service = re.search(r"https?://([\w-]+)\.([\w-]+)\.svc", said)
+    who = f"{service[1]} in namespace {service[2]}" if service else match[1]
+    return BackendError(
+        f"{place.operator} does not answer: its webhook {match[1]} is down",
+        why=said.partition(": ")[2] or said,
+        hint=f"tell an administrator to look at {who}",
+    )
+
+
+def _webhook_against(said: str, _: Place) -> ArenaError | None:
+    match = re.search(r'(?s)admission webhook "([^"]+)" denied the request:? ?(.*)', said)
+    return SpecError(f"{match[1]} is against it: {match[2] or 'it gives no reason'}") if match else None
+
+
+def _priority(said: str, _: Place) -> ArenaError | None:
+    match = re.search(r"no PriorityClass with name (\S+) was found", said)
+    return NotFoundError(f"--priority: there is no PriorityClass {match[1]!r}", why=said) if match else None
+
+
+def _account(said: str, place: Place) -> ArenaError | None:
+    match = re.search(r'serviceaccount "([^"]+)" not found', said)
+    what = f"there is no ServiceAccount {match[1]!r} in namespace {place.namespace!r}" if match else ""
+    return NotFoundError(what, why=said) if match else None
+
+
+def _namespace(said: str, _: Place) -> ArenaError | None:
+    match = re.search(r'^namespaces "([^"]+)" not found', said)
+    what = f"there is no namespace {match[1]!r}" if match else ""
+    return NotFoundError(what, why=said, hint="-n NAMESPACE") if match else None
+
+
+def _unknown_field(said: str, place: Place) -> ArenaError | None:
+    fields = re.findall(r'unknown field "([^"]+)"', said)
+    if not fields:
+        return None
+    what = f"{place.kind} has no field {', '.join(dict.fromkeys(fields))}"
+    return SpecError(what, why=said, hint="see --set and --patch, or the site's patch")
+
+
+def _name(said: str, place: Place) -> ArenaError | None:
+    match = re.search(r"metadata\.(?:generateN|n)ame: Invalid value: (\"[^\"]*\"|\S+): (.*)", said)
+    return SpecError(f"--name: {match[1]} is no name for a {place.kind}: {match[2]}") if match else None
+
+
+RULES: tuple[Callable[[str, Place], ArenaError | None], ...] = (
+    _right,
+    _quota,
+    _quota_needs,
+    _security,
+    _webhook_down,
+    _webhook_against,
+    _priority,
+    _account,
+    _namespace,
+    _unknown_field,
+    _name,
+    _limits,
+)
+
+
+def _of_kind(error: ArenaError, place: Place) -> ArenaError:
+    """By the code alone."""
+    if isinstance(error, InvalidError):
+        return SpecError(f"the server does not take this {place.kind}: {_without_head(error.what)}")
+    if isinstance(error, NotFoundError) and "requested resource" in error.what:
+        return UnsupportedError(f"this cluster serves no {place.kind}", why=f"{place.operator} is not installed")
+    if isinstance(error, ServerError):
+        return BackendError(error.what, why=error.why, hint=error.hint)
+    return error
+
+
+def _without_head(said: str) -> str:
+    """The server's words without the object's name in front."""
+    return re.sub(r'^\S+ "[^"]*" is invalid: ', "", said)
+
+
+def _missing(kind: str, name: str, place: Place) -> ArenaError:
+    flag, word = NAMED.get(kind, ("", kind))
+    what = f"there is no {word} {name!r} in namespace {place.namespace!r}"
+    return NotFoundError(f"{flag}: {what}" if flag else what, why="the pods would wait for it for ever")
+
+
+def _over_quota(answers: Answers, place: Place) -> ArenaError | None:
+    if isinstance(answers.quotas, ArenaError):
+        return None
+    found = list(fitting.over_quota(_known(answers.quotas), asked_of(answers)))
+    if not found:
+        return None
+    what = "; ".join(_excess(one) for one in found)
+    flags = " or ".join(dict.fromkeys(["--workers", *filter(None, (flag_of(one.name) for one in found))]))
+    wait = ", or wait until others have ended" if all(one.asked <= one.hard for one in found) else ""
+    return ForbiddenError(
+        f"quota {found[0].quota!r} of namespace {place.namespace!r} does not allow it: {what}",
+        why="the replicas are counted together",
+        hint=f"lower {flags}{wait}",
+    )
+
+
+def _known(quotas: Iterable[Any]) -> list[Quota]:
+    return [one for one in quotas if isinstance(one, Quota)]
+
+
+def _excess(one: fitting.Excess) -> str:
+    asked, used, hard = (fitting.shown(one.name, number) for number in (one.asked, one.used, one.hard))
+    return f"{one.name}: {asked} asked, {used} used of {hard}"
+
+
+def flag_of(resource: str) -> str:
+    """The flag that says how much of it is asked for.
+
+    >>> flag_of("requests.nvidia.com/gpu"), flag_of("limits.cpu"), flag_of("count/jobs.batch")
+    ('--gpus', '--cpu', '')
+    """
+    name = re.sub(r"^(?:requests|limits)\.|^count/(?=pods)", "", resource)
+    return FLAGS.get(name) or ("--device" if "/" in name and not name.startswith("count/") else "")
