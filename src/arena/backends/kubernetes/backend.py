@@ -27,6 +27,7 @@ from arena.status import Seen
 if TYPE_CHECKING:
     from arena.backends.kubernetes import copying
     from arena.kube.api import Api
+    from arena.backends.kubernetes.submitting import Submission
     from arena.kube.config import Access
 
 GONE = 120.0  # seconds that a delete waits for the last pod
@@ -143,7 +144,10 @@ class KubernetesBackend:
         """The plan with the job object as the server would make it; nothing is made."""
         from arena.backends.kubernetes.submitting import Submission
 
-        thing = Submission(self.api, plan).ask()
+        submission = Submission(self.api, plan)
+        thing = submission.ask()
+        for line in submission.warnings:
+            self.notes.add(line)
         thing["metadata"].pop("managedFields", None)
         return structs.replace(plan, steps=(*plan.data.helpers, thing))
 
@@ -162,7 +166,7 @@ class KubernetesBackend:
 
         submission = Submission(self.api, plan, self.read_defaults)
         try:
-            return submission.carry_out()
+            return self._carried_out(submission)
         except ChangedError:  # what was remembered of the namespace is no longer so: plan anew, once
             plan = self.plan(plan.job, plan.context)
             self.notice = f"the namespace's defaults have changed: {', '.join(plan.facts)}"
@@ -174,7 +178,13 @@ class KubernetesBackend:
             if not replace or not (seen.state.final or force):
                 raise self._taken(seen) from error
         self.delete(ref_of(seen), force=force)
-        return submission.carry_out()
+        return self._carried_out(submission)
+
+    def _carried_out(self, submission: Submission) -> Ref:
+        ref = submission.carry_out()
+        for line in submission.warnings:
+            self.notes.add(line)
+        return ref
 
     def _holder(self, plan: Plan) -> Seen | None:
         try:

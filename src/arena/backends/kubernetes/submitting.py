@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING, Any
 from msgspec import convert
 
 from arena.backends.base import Plan, Ref
+from arena.backends.kubernetes import fitting, refusals
+from arena.backends.kubernetes.fitting import Asked, Node, Quota
 from arena.backends.kubernetes.planning import Made
+from arena.backends.kubernetes.refusals import Answers, Place
 from arena.backends.kubernetes.stored import Store, is_code
 from arena.engines.base import MANAGED_BY, Manifest
 from arena.engines.patching import apply_patch
@@ -50,6 +53,7 @@ class Submission:
         self.shared: dict[str, Manifest] = {}
         self.unowned: list[Manifest] = []
         self.store = Store(api, self.namespace)
+        self.warnings: list[str] = []
 
     def carry_out(self) -> Ref:
         """Ask, make the helpers, make the job, give it its helpers."""
@@ -57,8 +61,10 @@ class Submission:
         try:
             self.make_helpers()
             thing = self.api.create(self.path_of(self.made.thing), self.made.thing)
-        except BaseException:
+        except BaseException as error:
             self.undo()
+            if isinstance(error, ArenaError):
+                raise refusals.told(error, self.place) from error.__cause__
             raise
         self.give(thing)
         uid = thing["metadata"]["uid"]
@@ -68,15 +74,42 @@ class Submission:
 
     def ask(self) -> Manifest:
         """The job as the server would make it, once it has said yes to one pod of each role too; nothing is written."""
+        pods, named = list(pods_of(self.made)), sorted(named_by(self.made.thing, self.made.helpers))
         calls: list[Callable[[], Any]] = [
             lambda: self.api.create(self.path_of(self.made.thing), self.made.thing, dry_run=True)
         ]
-        calls += [self._dry_pod(pod) for pod in pods_of(self.made)]
-        calls += [self._read(kind, name) for kind, name in named_by(self.made.thing, self.made.helpers)]
-        answers: list[Any] = together([*calls, self.store.read, self._same_defaults])
-        raise_first([answer for answer in answers if isinstance(answer, ChangedError)] or answers)
-        thing: Manifest = answers[0]
-        return thing
+        calls += [*(self._dry_pod(pod) for pod in pods), *(self._read(kind, name) for kind, name in named)]
+        calls += [self._quotas, self._nodes, self.store.read, self._same_defaults]
+        thing, *others = together(calls)
+        *others, quotas, nodes, stored, same = others
+        raise_first([same])
+        answers = Answers(
+            thing=thing,
+            pods=others[: len(pods)],
+            counts=[count for _, count in counted(self.made.thing)],
+            named=list(zip(named, others[len(pods) :], strict=True)),
+            quotas=quotas,
+            queued=bool(self.made.work.job.queue_name or self.made.work.job.queue),
+        )
+        raise_first([refusals.refusal(answers, self.place), stored])
+        self.warnings = [] if isinstance(nodes, ArenaError) else list(misfits(refusals.asked_of(answers), nodes))
+        answered: Manifest = thing
+        return answered
+
+    @property
+    def place(self) -> Place:
+        """Where it goes, for those who read a refusal."""
+        return Place(self.namespace, self.made.engine.kind, self.made.engine.operator)
+
+    def _quotas(self) -> list[Quota]:
+        return self.api.list(f"/api/v1/namespaces/{self.namespace}/resourcequotas", Quota).items
+
+    def _nodes(self) -> list[Node]:
+        """The nodes, where the job wants something that not every node has."""
+        wanted = [fitting.asked_by(template) for template, _ in counted(self.made.thing)]
+        if not any(one.selector or any("/" in name for name in one.needs) for one in wanted):
+            return []
+        return self.api.list("/api/v1/nodes", Node).items
 
     def _same_defaults(self) -> None:
         if self.defaults and self.defaults() != self.made.defaults:
@@ -189,15 +222,30 @@ def pods_of(made: Made) -> Iterator[Manifest]:
 
 def templates(node: Any) -> Iterator[Manifest]:
     """Every pod template below: a mapping `template` whose spec has containers."""
+    return (template for template, _ in counted(node))
+
+
+def counted(node: Any, times: int = 1) -> Iterator[tuple[Manifest, int]]:
+    """Every pod template below, and how many pods are made of it."""
     if isinstance(node, Mapping):
+        if "template" in node:
+            times *= int(node.get("replicas", node.get("parallelism", 1)))
         for key, value in node.items():
             if key == "template" and isinstance(value, Mapping) and "containers" in (value.get("spec") or {}):
-                yield dict(value)
+                yield dict(value), times
             else:
-                yield from templates(value)
+                yield from counted(value, times)
     elif isinstance(node, list):
         for value in node:
-            yield from templates(value)
+            yield from counted(value, times)
+
+
+def misfits(pods: Iterable[Asked], nodes: Sequence[Node]) -> Iterator[str]:
+    """What today's nodes cannot hold: said, not refused, for nodes may come."""
+    for line in dict.fromkeys(line for pod in pods for line in fitting.too_large(pod, nodes)):
+        yield f"no node fits today: {line}"
+    for line in dict.fromkeys(line for pod in pods if (line := fitting.not_matching(pod, nodes))):
+        yield f"no node fits today: {line}"
 
 
 def named_by(thing: Manifest, helpers: Sequence[Manifest]) -> set[tuple[str, str]]:
