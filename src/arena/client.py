@@ -6,8 +6,11 @@ A `Client` fixes its settings when it is made; nothing is kept at module level. 
 from __future__ import annotations
 
 import builtins
+import contextlib
 import difflib
+import heapq
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -18,7 +21,16 @@ from msgspec import structs
 
 from arena import choice, jobs, showing
 from arena.backends.base import Backend, Context, LogLine, LogQuery, Plan, Query, Ref, Warnings
-from arena.errors import JobFailedError, NotFoundError, NotStartedError, SpecError, UnsupportedError, WaitTimeoutError
+from arena.errors import (
+    BackendError,
+    ForbiddenError,
+    JobFailedError,
+    NotFoundError,
+    NotStartedError,
+    SpecError,
+    UnsupportedError,
+    WaitTimeoutError,
+)
 from arena.job import Job, check
 from arena.secrets import MASK
 from arena.settings import Settings
@@ -181,15 +193,49 @@ class Client:
         """The job of this name, as a handle; with `gone` also one that only the record knows."""
         if not name.rpartition("/")[2]:
             raise SpecError(f"{name!r} is no name of a job", why="is a variable of the script empty?")
+        if gone and "@" in name:
+            return self.handle(self._numbered(name))
+        try:
+            return self._living(name)
+        except (NotFoundError, BackendError, ForbiddenError):
+            found = self._remembered(name) if gone else None
+            if found is None:
+                raise
+            return found
+
+    def _living(self, name: str) -> Handle:
+        """The job of this name that exists: at the default backend, else on this machine."""
         tried: NotFoundError | None = None
         for backend in self._places():
             try:
-                return self._find(backend, name, gone=gone)
+                return self._find(backend, name)
             except NotFoundError as error:
                 tried = tried or error
         raise tried or NotFoundError(f"job {name!r} not found")
 
-    def _find(self, backend: str, name: str, *, gone: bool) -> Handle:
+    def _remembered(self, name: str) -> Handle | None:
+        """The run of this name that only a record knows, the newest of all backends."""
+        found = []
+        for backend in self._memories():
+            with contextlib.suppress(NotFoundError):
+                found.append(self._find(backend, name, gone=True))
+        return max(found, key=lambda one: one.get().observed.created, default=None)
+
+    def _numbered(self, name: str) -> Seen:
+        """The run that NAME@2 or @last means, counted from the newest over all backends."""
+        stem, _, number = name.rpartition("/")[2].rpartition("@")
+        runs = self.history(stem)
+        if not stem and number == "last":
+            runs, number = [seen for seen in runs if seen.user == self.backend(seen.backend).user], "1"
+        position = int(number) if number.isdecimal() else 0
+        if not runs or position < 1:
+            raise NotFoundError(f"job {name!r} not found", hint="arena history shows what there was")
+        if position > len(runs):
+            why = f"{stem!r} has {len(runs)} runs"
+            raise NotFoundError(f"there is no {name}", why=why, hint=f"arena history {stem}")
+        return runs[position - 1]
+
+    def _find(self, backend: str, name: str, *, gone: bool = False) -> Handle:
         """The job there; on this machine, where there is one job of a name, a type that was named must be its own."""
         found = Handle(self, self.backend(backend).find(name, gone=gone), backend)
         kind, _, bare = name.rpartition("/")
@@ -218,8 +264,11 @@ class Client:
         return builtins.list(self.seen(Query(name=name, gone=True)))
 
     def seen(self, query: Query) -> Iterator[Seen]:
-        """The jobs that match; what went half right is in `warnings`."""
-        return self.backend(self._places()[0]).list(query, self.warnings)
+        """The jobs that match; what went half right is in `warnings`. What is remembered comes from all backends."""
+        if not query.gone:
+            return self.backend(self._places()[0]).list(query, self.warnings)
+        lists = [self.backend(backend).list(query, self.warnings) for backend in self._memories()]
+        return heapq.merge(*lists, key=lambda seen: seen.observed.created, reverse=True)
 
     @property
     def user(self) -> str:
@@ -243,6 +292,15 @@ class Client:
         """Where a name is looked for: the default backend, then this machine."""
         first = self.default
         return builtins.list(dict.fromkeys((first, "local"))) if self.settings.value("backend") is None else [first]
+
+    def _memories(self) -> builtins.list[str]:
+        """Where runs are remembered: both backends keep records, whether or not a cluster answers."""
+        from arena import files
+
+        chosen = self.settings.text("backend")
+        state, _ = files.choose(self.settings.text("state_dir") or "", self.env)
+        there = {"kubernetes": (state / "cluster").is_dir(), "local": sys.platform != "win32"}
+        return [chosen] if chosen else [name for name, yes in there.items() if yes]
 
 
 class Handle:

@@ -30,6 +30,7 @@ def export(ctx: click.Context, name: str, kind: str, manifest: bool) -> None:
     from arena import runfile
 
     handle = common.named(common.client(ctx), name, kind, gone=True)
+    common.say_recorded(handle, handle.get())
     if manifest:
         _print_manifest(handle)
     else:
@@ -42,7 +43,8 @@ def _print_manifest(handle: Handle) -> None:
     from arena.backends.kubernetes.sending import applicable
     from arena.cli import output
 
-    if isinstance(handle.where, KubernetesBackend) and not handle.get().deleted:
+    seen = handle.get()
+    if isinstance(handle.where, KubernetesBackend) and not (seen.deleted or seen.recorded):
         output.emit_objects([applicable(handle.where.manifest(handle.ref))], "yaml")
         return
     from arena.cli.objects import cluster_of
@@ -87,6 +89,7 @@ def rerun(ctx: click.Context, words: tuple[str, ...]) -> Any:
     if file is not None:
         return run.submit_file_again(ctx, file, rest)
     job = common.client(ctx).get(source, gone=True)
+    common.say_recorded(job, job.get())
     return run.submit_again(ctx, job.job(), job.run_id, rest)
 
 

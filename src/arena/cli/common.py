@@ -11,6 +11,7 @@ import click
 if TYPE_CHECKING:
     from arena.client import Client, Handle
     from arena.errors import ArenaError
+    from arena.status import Seen
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -80,6 +81,21 @@ def client(ctx: click.Context) -> Client:
 def say(text: str) -> None:
     """A line for people, on stderr."""
     print(text, file=sys.stderr, flush=True)  # noqa: T201
+
+
+def say_recorded(job: Handle, seen: Seen) -> None:
+    """Say that a job is told from its record, where it is."""
+    if seen.recorded:
+        say(f"{job.name}: {seen.recorded}")
+    elif seen.deleted:
+        say(f"{job.name} was deleted: this is from its record")
+
+
+def say_notes(job: Handle) -> None:
+    """Say, once, what could not be seen or kept of a job."""
+    lines, job.where.notes.lines = job.where.notes.lines, []
+    for line in lines:
+        say(line)
 
 
 def print_error(error: ArenaError, *, as_json: bool) -> None:

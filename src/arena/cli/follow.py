@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from arena.backends.base import LogLine, LogQuery
-from arena.cli.common import say
+from arena.cli.common import say, say_notes
 from arena.cli.output import log_prefix
 from arena.status import Seen
 
@@ -118,8 +118,9 @@ def follow(
     first = None if show_all or len(names) <= MANY else frozenset(names[:1])
     printer = Printer(names, prefix=prefix)
     with narrated(job), limited(job, timeout, start_timeout):
-        printer.lines(job.raw_logs(LogQuery(follow=True, replicas=first, pieces=printer.pieces)))
+        printer.lines(job.raw_logs(LogQuery(follow=True, replicas=first, pieces=printer.pieces, keep=True)))
         seen = job.wait()
+    say_notes(job)
     if first is not None:
         last_words(job, seen, printer, first)
     return seen

@@ -54,8 +54,7 @@ def logs(ctx: click.Context, /, name: str, kind: str, fmt: str, **asked: Any) ->
 
     job = common.named(common.client(ctx), name, kind, gone=True)
     seen = job.get()
-    if seen.deleted:
-        common.say(f"{job.name} was deleted: these logs are from its record")
+    common.say_recorded(job, seen)
     query, names = _query(seen, asked)
     if not seen.observed.started and not seen.state.final:
         common.say(follow.state_line(seen))
@@ -72,6 +71,7 @@ def logs(ctx: click.Context, /, name: str, kind: str, fmt: str, **asked: Any) ->
                 common.say(follow.state_line(seen))
                 common.say(f"{job.name} goes on: arena logs {job.name} -f, arena delete {job.name}")
             return stop.exit_code
+    common.say_notes(job)
     return _code(job) if asked["exit_code"] else 0
 
 

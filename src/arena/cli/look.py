@@ -144,8 +144,7 @@ def why(ctx: click.Context, name: str, kind: str, fmt: str) -> int:
 
     job = common.named(common.client(ctx), name, kind, gone=True)
     seen = job.get()
-    if seen.deleted:
-        common.say(f"{job.name} was deleted: this is from its record")
+    common.say_recorded(job, seen)
     if fmt == "text":
         click.echo(showing.why(job))
     else:

@@ -39,6 +39,7 @@ def wait(ctx: click.Context, name: str, kind: str, timeout: str, start_timeout: 
         except Interrupt as stop:
             common.say(f"{job.name} goes on: arena logs {job.name} -f, arena delete {job.name}")
             return stop.exit_code
+    common.say_recorded(job, seen)
     if record:
         write_record(job, seen, record)
     if fmt != "text":
@@ -91,6 +92,7 @@ def write_record(job: Handle, seen: Seen, folder: str) -> None:
         with open(place / "logs" / f"{replica.name}.log", "wb") as file:
             for line in job.raw_logs(query):
                 file.write(line.data if line.partial else line.data + b"\n")
+    common.say_notes(job)
 
 
 common.placed(wait)
