@@ -26,8 +26,8 @@ from arena.status import Seen
 
 if TYPE_CHECKING:
     from arena.backends.kubernetes import copying
-    from arena.kube.api import Api
     from arena.backends.kubernetes.submitting import Submission
+    from arena.kube.api import Api
     from arena.kube.config import Access
 
 GONE = 120.0  # seconds that a delete waits for the last pod

@@ -97,7 +97,10 @@ class Reader:
             if isinstance(answer, ArenaError):
                 failed.append((engine, answer))
                 continue
-            found += [Found(engine, one, tuple(by_job[engine.name, one.metadata.namespace, one.metadata.name])) for one in answer]
+            found += [
+                Found(engine, one, tuple(by_job[engine.name, one.metadata.namespace, one.metadata.name]))
+                for one in answer
+            ]
         return [one for one in found if not _belongs(one.thing)], failed
 
     def _lister(self, engine: Engine) -> Callable[[], Any]:

@@ -80,7 +80,8 @@ class Submission:
         ]
         calls += [*(self._dry_pod(pod) for pod in pods), *(self._read(kind, name) for kind, name in named)]
         calls += [self._quotas, self._nodes, self.store.read, self._same_defaults]
-        thing, *others = together(calls)
+        answered: list[Any] = together(calls)
+        thing, *others = answered
         *others, quotas, nodes, stored, same = others
         raise_first([same])
         answers = Answers(
@@ -93,8 +94,8 @@ class Submission:
         )
         raise_first([refusals.refusal(answers, self.place), stored])
         self.warnings = [] if isinstance(nodes, ArenaError) else list(misfits(refusals.asked_of(answers), nodes))
-        answered: Manifest = thing
-        return answered
+        made: Manifest = thing
+        return made
 
     @property
     def place(self) -> Place:
