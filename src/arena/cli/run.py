@@ -333,6 +333,7 @@ def _make(
         try:
             with signals.hold():
                 handle = client.submit(plan, replace=given["replace"], force=given["force"])
+                _say_notes(handle)
                 submitted(handle, given, attached=attached, followed=creates == "run")
             if not attached:
                 return 0
@@ -455,6 +456,13 @@ def _say_plan(client: Client, plan: Plan, given: Mapping[str, Any]) -> None:
     common.say(output.plan_line(plan))
     for note in (*client.notices(plan.backend), *notes):
         common.say(f"Note: {note}")
+
+
+def _say_notes(job: Handle) -> None:
+    """What whoever took the job had to say: that no node fits today."""
+    for line in job.where.notes.lines:
+        common.say(f"Warning: {line}")
+    job.where.notes.lines.clear()
 
 
 def submitted(job: Handle, given: Mapping[str, Any], *, attached: bool, followed: bool) -> None:
