@@ -429,7 +429,9 @@ def _dry_run(client: Client, plan: Plan, given: Mapping[str, Any]) -> int:
 
     notes = [*plan.notes, *_unused(plan)]
     if given["dry_run"] == "server":
-        plan = client.backend(plan.backend).asked(plan)
+        place = client.backend(plan.backend)
+        plan = place.asked(plan)
+        notes += place.notes.lines
     shown = [one for one in plan.steps if given["show_secrets"] or one["kind"] != "Secret"]
     output.emit_objects(shown, given["fmt"])
     for note in notes:

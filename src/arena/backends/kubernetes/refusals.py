@@ -114,10 +114,12 @@ def _quota(said: str, place: Place) -> ArenaError | None:
     )
     what = "; ".join(f"{name}: {asked[name]} asked, {used.get(name, 0)} used of {hard.get(name)}" for name in asked)
     flags = " ".join(dict.fromkeys(filter(None, map(flag_of, asked))))
+    later = all(fitting.amount(asked[name]) <= fitting.amount(hard.get(name, 0)) for name in asked)
+    ways = [f"lower {flags}"] if flags else []
     return ForbiddenError(
         f"quota {match[1]!r} of namespace {place.namespace!r} does not allow it: {what}",
         why="the quota counts what all jobs of the namespace ask for",
-        hint=f"lower {flags}, or wait until others have ended" if flags else "wait until others have ended",
+        hint=", or ".join(ways + ["wait until others have ended"] * later),
     )
 
 
