@@ -31,8 +31,8 @@ def choose(job: Job, settings: Settings, script: str | None) -> tuple[str, str]:
     >>> choose(PlainJob(command=("train.py",)), settings, "import torch.nn")[0]
     'pytorch/pytorch:2.7.1-cuda12.8-cudnn9-runtime'
     """
-    if job.image:
-        return job.image, "--image"
+    if named := job.named_image():
+        return named
     set_ = settings.text("image")
     if set_ and set_ != REQUIRED:
         return set_, settings.source("image")

@@ -296,6 +296,10 @@ class Job(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_de
             )
         ]
 
+    def named_image(self) -> tuple[str, str] | None:
+        """The image of replicas whose role has none of its own, with the flag that names it."""
+        return (self.image, "--image") if self.image else None
+
     def join(self, seat: Seat) -> Joined:
         """What tells the process in this seat who and where its peers are."""
         return Joined()
@@ -583,7 +587,7 @@ def quantity_problem(label: str, text: str, parse: Callable[[str], object]) -> I
 
 
 def _starts_processes(command: tuple[str, ...]) -> bool:
-    if is_python_file(command):
-        return True
+    if is_python_file(command) or _is_shell_line(command) or command[0].endswith(".sh"):
+        return True  # what a shell starts cannot be told
     words = " ".join(command)
     return "torchrun" in words or "torch.distributed" in words

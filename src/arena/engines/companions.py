@@ -30,12 +30,19 @@ def companions(work: Work, engine: str, files: Mapping[str, bytes]) -> list[Mani
 
 def problems(work: Work) -> Iterator[str]:
     """What the flags of this module's objects leave open."""
+    yield from pods.problems(work)
     yield from tensorboard.problems(work)
     places: dict[tuple[str, str], str] = {}
     for file, _ in map(cluster.parse_config_file, work.job.config_file):
         key = (volumes.config_name(work.job, file), volumes.file_key(file))
         if places.setdefault(key, file) != file:
             yield f"--config-file: {file} and {places[key]} are too much alike: rename one"
+
+
+def notes(work: Work) -> Iterator[str]:
+    """What is kept but not acted upon."""
+    if work.job.model_source:
+        yield f"--model-source is kept with the job ({upstream.MODEL_SOURCE}); no model registry is told"
 
 
 def read_files(work_files: tuple[str, ...], cwd: str, home: str = "") -> dict[str, bytes]:

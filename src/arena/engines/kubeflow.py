@@ -27,6 +27,7 @@ REPLICA_INDEX = "training.kubeflow.org/replica-index"
 JOB_ROLE = "training.kubeflow.org/job-role"
 QUEUE_ANNOTATION = "scheduling.x-k8s.io/suspend"
 
+DEADLINE = "DeadlineExceeded"
 WORDS = ("Created", "Queued", "Running", "Restarting", "Suspended", "Succeeded", "Failed")
 
 
@@ -103,6 +104,7 @@ class ReplicaEngine:
     specs: ClassVar[str]  # the name under which the kind keeps its replica specs
     order: ClassVar[tuple[str, ...]]  # roles in the order of their ranks
     unranked: ClassVar[tuple[str, ...]] = ()
+    forgets: ClassVar[bool] = True  # whether the operator may not look when the time is over: the kubelet does
     limited: ClassVar[bool] = False  # whether the operator starts a failed replica again where no limit stands
 
     def problems(self, work: Work) -> Sequence[str]:
@@ -143,9 +145,13 @@ class ReplicaEngine:
             found["activeDeadlineSeconds"] = int(parse_duration(work.job.running_timeout))
         if work.job.ttl_after_finished:
             found["ttlSecondsAfterFinished"] = int(parse_duration(work.job.ttl_after_finished))
-        if work.job.retry or self.limited:
+        if work.job.retry or self.is_limited(work):
             found["backoffLimit"] = work.job.retry
         return {"runPolicy": found} if self.knows(work, "runPolicy") else found
+
+    def is_limited(self, work: Work) -> bool:
+        """Whether `backoffLimit` is written where it is 0, too."""
+        return self.limited
 
     def knows(self, work: Work, field: str) -> bool:
         """Whether the served kind has this field in its spec; one whose schema cannot be read has them all."""
@@ -173,6 +179,8 @@ class ReplicaEngine:
         """One role: how many, how they are started again, and their pods."""
         template = pods.template(work, started(role), self.container, env=self.env(work, role))
         template["spec"].pop("restartPolicy", None)  # the operator writes it, from the replica spec
+        if self.forgets and work.job.running_timeout:
+            template["spec"]["activeDeadlineSeconds"] = int(parse_duration(work.job.running_timeout))
         return {"replicas": role.count, "restartPolicy": self.restarts(work, role), "template": template}
 
     def restarts(self, work: Work, role: Role) -> str:
@@ -243,8 +251,8 @@ class ReplicaEngine:
         stopped = thing.metadata.annotations.get(STOPPED_ANNOTATION)
         if stopped and said.word != "Succeeded":
             return replace(said, word="Stopped", reason="Stopped", message=stopped, finished=said.since)
-        if said.word == "Failed" and is_deadline(said):
-            return replace(said, word="Deadline", reason="DeadlineExceeded")
+        if said.word == "Failed" and (is_deadline(said) or any(pod.status.reason == DEADLINE for pod in pods_)):
+            return replace(said, word="Deadline", reason=DEADLINE)
         if said.word == "Suspended" or (thing.spec.run_policy.suspend and not said.finished):
             return _suspended(thing, said)
         if not said.word and not thing.status.conditions:
@@ -273,7 +281,7 @@ def _first_word(status: JobStatus) -> str:
 
 def is_deadline(said: Said) -> bool:
     """Whether the job failed by its time limit."""
-    return said.reason == "DeadlineExceeded" or "longer than specified deadline" in said.message
+    return said.reason == DEADLINE or "longer than specified deadline" in said.message
 
 
 def _suspended(thing: ReplicaJob, said: Said) -> Said:

@@ -49,5 +49,9 @@ class PyTorchJobEngine(ReplicaEngine):
             return "Never" if role.name == "master" else "OnFailure"
         return super().restarts(work, role)
 
+    def is_limited(self, work: Work) -> bool:
+        """As Arena (Go) has it: a Worker's OnFailure alone would start it again for ever."""
+        return work.upstream
+
     def specs_of(self, thing: ReplicaJob) -> dict[str, ReplicaSpec]:
         return thing.spec.pytorch_replica_specs

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from arena.engines.base import Manifest, Work
 from arena.engines.kubeflow import ReplicaEngine, ReplicaJob, ReplicaSpec
+from arena.errors import UnsupportedError
 from arena.job import Role
 from arena.quantity import parse_duration
 
@@ -22,6 +24,15 @@ class TFJobEngine(ReplicaEngine):
     controllers: ClassVar[tuple[str, ...]] = ("tfjob-controller",)
     specs: ClassVar[str] = "tfReplicaSpecs"
     order: ClassVar[tuple[str, ...]] = ("ps", "chief", "master", "worker", "evaluator")
+
+    def problems(self, work: Work) -> Sequence[str]:
+        if getattr(work.job, "starting_timeout", "") and self.knows(work, "runPolicy"):
+            raise UnsupportedError(
+                "--starting-timeout: a TFJob of today has no such limit",
+                why="only the first generation of TFJob ends a job that does not start",
+                hint="--start-timeout with run or submit --wait: this command fails when it does not start in time",
+            )
+        return super().problems(work)
 
     def spelled(self, role: Role) -> str:
         return "PS" if role.name == "ps" else role.name.capitalize()

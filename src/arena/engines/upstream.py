@@ -17,6 +17,7 @@ MARKS = ("app", "chart", "release", "heritage", "createdBy")
 OWN = (MANAGED_BY, NAME_LABEL, RUN_LABEL)
 WORKING_DIR = "/root"
 SHARE_MEMORY = "2Gi"
+MODEL_SOURCE = "arena.kubeflow.org/model-source"
 KUBE_QUEUE = "scheduling.x-k8s.io/suspend"
 
 
@@ -62,6 +63,8 @@ def job_annotations(work: Work) -> Env:
         found["requestGPUsOfJobOwner"] = str(sum(role.count * role.gpus for role in work.roles))
     if work.job.queue:
         found[KUBE_QUEUE] = "true"
+    if work.job.model_source:
+        found[MODEL_SOURCE] = work.job.model_source
     if sequence := getattr(work.job, "sequence", str)():
         found["job-role-sequence"] = sequence
     if is_upstream(work) and getattr(work.job, "standalone", False):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterable
 from typing import Annotated, ClassVar, Literal
@@ -25,6 +26,7 @@ OLD = {
     "chief": {"cpu": ("ChiefCpu",), "memory": ("ChiefMemory",), "port": ("chiefPort",)},
     "evaluator": {"cpu": ("evaluatorCpu",), "memory": ("evaluatorMemory",)},
 }
+FIRST_PORT = 20_000
 ROLES = {"w": "Worker", "p": "PS", "c": "Chief", "e": "Evaluator"}
 
 
@@ -75,9 +77,14 @@ class TensorFlowJob(Job, frozen=True, kw_only=True, forbid_unknown_fields=True, 
         (every,) = Job.roles(self, python)
         worker = self._complete("worker", replace(self.worker, count=self.workers, gpus=self.gpus), every)
         if self.standalone:
-            return [replace(worker, name="chief", ends="all", logs="mount")]
+            return _with_ports([replace(worker, name="chief", ends="all", logs="mount")])
         own = {"ps": self.ps, "chief": self.chief, "worker": worker, "evaluator": self.evaluator}
-        return [self._complete(name, role, every) for name, role in own.items() if role.count]
+        return _with_ports([self._complete(name, role, every) for name, role in own.items() if role.count])
+
+    def named_image(self) -> tuple[str, str] | None:
+        """`--worker-image` does for all where there is no `--image`."""
+        own = (self.worker.image, "--worker-image") if self.worker.image else None
+        return Job.named_image(self) or own
 
     def _complete(self, name: str, role: Role, every: Role) -> Role:
         """The role with what all have; a PS has GPUs, CPUs and memory of its own only."""
@@ -127,6 +134,14 @@ class TensorFlowJob(Job, frozen=True, kw_only=True, forbid_unknown_fields=True, 
             yield from _single_problems(name, getattr(self, name))
         for name in ("ps", "worker", "chief", "evaluator"):
             yield from _part_problems(type(self), name, getattr(self, name))
+
+
+def _with_ports(roles: list[Role]) -> list[Role]:
+    """The roles, each with a port of its own, so that two may share the network of a node."""
+    free = itertools.count(FIRST_PORT)
+    names = [name for name in ("worker", "chief", "ps") for role in roles if role.name == name and not role.port]
+    ports: dict[str, int] = {name: next(free) for name in names}
+    return [replace(role, port=role.port or ports.get(role.name, 0)) for role in roles]
 
 
 def _role_named(word: str) -> str:

@@ -79,7 +79,7 @@ def make_plan(
         served=served,
     )
     unfetchable = _unfetchable(work)
-    raise_all([*pods.problems(work), *companions.problems(work), *engine.problems(work), *unfetchable])
+    raise_all(list(dict.fromkeys([*companions.problems(work), *engine.problems(work), *unfetchable])))
     files = companions.read_files(job.config_file, context.cwd, context.environ.get("HOME", ""))
     made = Made(
         engine=engine,
@@ -99,7 +99,7 @@ def make_plan(
         run_id=run_id,
         context=context,
         facts=(f"namespace {namespace}", f"engine {engine.name}", f"image {image} ({from_})", *parcel.facts),
-        notes=parcel.notes,
+        notes=(*parcel.notes, *companions.notes(work)),
         steps=(*made.helpers, made.thing),
         data=made,
     )
