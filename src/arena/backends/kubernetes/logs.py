@@ -383,6 +383,7 @@ class Persistent:
 
     def lines(self, tail: int | None, since: datetime | None) -> Iterator[list[LogLine]]:
         """The lines, and the end only when it is the end."""
+        to_the_end = False
         while not self.stop.is_set():
             over = self._over()
             try:
@@ -393,10 +394,12 @@ class Persistent:
                     yield self.stream.rest()
                     self._ended()
                     return
+                to_the_end = True
             except NotFoundError:
-                self._missed()
+                self._ended() if to_the_end else self._missed()
                 return
             except ArenaError as error:
+                to_the_end = False
                 self._failed(error)
             self._wait(over)
 

@@ -122,9 +122,11 @@ class Record:
         return os.path.exists(self.path / FINAL)
 
     def note(self, seen: Seen) -> None:
-        """Remember how the job is now, where that is new; an end that was seen stays."""
+        """Remember how the job is now, where that is new; an end that was seen stays an end."""
         before = self.glance()
-        if self.final or (before and _signature(before.observed) == _signature(seen.observed)):
+        if before and _signature(before.observed) == _signature(seen.observed):
+            return
+        if self.final and not seen.state.final:
             return
         files.write(self.path / "seen.json", glance_of(seen))
         if seen.state.final:
@@ -327,8 +329,11 @@ def _signature(observed: Observed) -> object:
 
 def _at_the_end(observed: Observed, glance: Glance | None, gone: Gone | None) -> Observed:
     """A job that is gone and whose end nobody saw: cancelled where somebody deleted it, else marked."""
-    if gone is None or status.decide(observed).state.final:
+    if gone is None:
         return observed
+    if status.decide(observed).state.final:
+        replicas = tuple(_left(one, observed.finished or gone.at) for one in observed.replicas)
+        return structs.replace(observed, replicas=replicas)
     if gone.by:
         return structs.replace(observed, word="Deleted", reason="Deleted", finished=gone.at)
     word = status.decide(observed).state.name
@@ -343,11 +348,11 @@ def _at_the_end(observed: Observed, glance: Glance | None, gone: Gone | None) ->
 
 def joined(before: Observed, now: Observed) -> Observed:
     """A job as it is, with what earlier looks saw of replicas whose pods are gone or were replaced meanwhile."""
-    known = _starts(before)
-    replicas = [_numbered(replica, known) for replica in now.replicas]
+    known, final = _starts(before), status.decide(now).state.final
+    last = {one.name: _left(one, now.finished) if final else one for one in before.replicas}
+    replicas = [_numbered(one if one.started or not final else last.get(one.name, one), known) for one in now.replicas]
     there = {replica.name for replica in replicas}
-    final = status.decide(now).state.final
-    left = [_left(one, now) if final else one for one in before.replicas if one.name not in there]
+    left = [one for name, one in last.items() if name not in there]
     replicas = sorted([*replicas, *left], key=_seat) if left else replicas
     current = {_key(one) for one in replicas}
     earlier = {_key(one): one for one in (*before.earlier, *before.replicas) if one.ended}
@@ -376,13 +381,12 @@ def _numbered(replica: Replica, known: Mapping[tuple[str, datetime], int]) -> Re
     return replica if attempt == replica.attempt else structs.replace(replica, attempt=attempt)
 
 
-def _left(replica: Replica, now: Observed) -> Replica:
+def _left(replica: Replica, finished: datetime | None) -> Replica:
     """A replica whose pod went with the end of its job: that ended it."""
     if replica.ended or not replica.started:
         return replica
-    return structs.replace(
-        replica, state=State.CANCELLED, reason="Deleted", ended=now.finished or files.now(), ended_by_us=True
-    )
+    ended = finished or files.now()
+    return structs.replace(replica, state=State.CANCELLED, reason="Deleted", ended=ended, ended_by_us=True)
 
 
 def _key(replica: Replica) -> tuple[str, int]:
