@@ -171,7 +171,8 @@ class Client:
 
     def layered(self) -> Settings:
         """The settings with what only the place where jobs run knows: the defaults of a namespace."""
-        return self.backend(self._places()[0]).layered()
+        name = self._places()[0]
+        return self.settings if name == "local" else self.backend(name).layered()
 
     def has_code(self, run_id: str) -> bool:
         """Whether the code of a run was recorded."""
