@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import enum
-from datetime import datetime
+import re
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -74,6 +76,11 @@ class Replica(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     def failed(self) -> bool:
         """Whether it ended badly by itself."""
         return self.exit_code not in (None, 0) and not self.ended_by_us
+
+
+AboutPeer = Callable[[Replica], bool]
+TIE = timedelta(seconds=2)
+PEER = r"(?i)connection closed by peer|connection reset|broken pipe|NCCL"
 
 
 class Observed(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -201,19 +208,38 @@ def _begun(replica: Replica) -> bool:
     return replica.started is not None or replica.state is not State.PENDING
 
 
-def first_failure(seen: Observed) -> Replica | None:
-    """The replica that failed first by time, over all attempts.
+def first_failure(seen: Observed, about_peer: AboutPeer | None = None) -> Replica | None:
+    """The replica that failed first, over all attempts.
 
-    Attempts follow each other, so an earlier attempt's failure comes first whatever the clocks say.
+    Clusters stamp whole seconds and their clocks differ: among ends within two seconds of each other the one that is
+    not about a lost peer comes first. `about_peer` tells by the logs; without it the last words of each replica do.
     """
-    ended = [r for r in (*seen.earlier, *seen.replicas) if r.failed and r.ended]
-    return min(ended, key=lambda r: (r.ended, r.rank if r.rank is not None else r.index), default=None)
+    return _first((*seen.earlier, *seen.replicas), about_peer)
 
 
-def last_failure(seen: Observed) -> Replica | None:
+def last_failure(seen: Observed, about_peer: AboutPeer | None = None) -> Replica | None:
     """The replica that failed first in the last attempt: the one whose code is the job's."""
-    ended = [r for r in seen.replicas if r.failed and r.ended]
-    return min(ended, key=lambda r: (r.ended, r.rank if r.rank is not None else r.index), default=None)
+    return _first(seen.replicas, about_peer)
+
+
+def _first(replicas: Iterable[Replica], about_peer: AboutPeer | None) -> Replica | None:
+    failed = [replica for replica in replicas if replica.failed and replica.ended]
+    failed.sort(key=lambda r: (r.ended, r.rank if r.rank is not None else r.index))
+    return min(_ties(failed), key=about_peer or _says_peer, default=None)
+
+
+def _ties(failed: list[Replica]) -> list[Replica]:
+    """Those that may have failed first: one, where the clocks have fractions."""
+    limit = failed[0].ended + TIE if failed and failed[0].ended else None
+    near = [r for r in failed if limit and r.ended and r.ended <= limit]
+    whole = all(r.ended and not r.ended.microsecond for r in near)
+    return near if whole else failed[:1]
+
+
+def _says_peer(replica: Replica) -> bool:
+    """Whether the last words of a replica are about a peer that it lost."""
+    lines = replica.message.strip().splitlines()
+    return not replica.oom_kills and bool(lines) and re.search(PEER, lines[-1]) is not None
 
 
 def exit_code(seen: Observed, state: State) -> int | None:

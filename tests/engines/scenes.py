@@ -159,7 +159,7 @@ SCENES = {
     "pytorch-alone": Scene("pytorchjob", PyTorchJob(command=sh("exit 7")), DONE),
     "pytorch-no-program": Scene("pytorchjob", PyTorchJob(command=("/not/there",)), DONE),
     "pytorch-deadline": Scene(
-        "pytorchjob", PyTorchJob(command=sh("sleep 600"), workers=2, running_timeout="5s"), DONE, settle=35
+        "pytorchjob", PyTorchJob(command=sh("sleep 600"), workers=2, running_timeout="5s"), DONE, settle=4
     ),
     "pytorch-stopped": Scene(
         "pytorchjob", PyTorchJob(command=sh("sleep 600"), workers=2), no_pods, {**STOP_RUN, **MARK}, running(2)
@@ -171,7 +171,7 @@ SCENES = {
         "pytorchjob", PyTorchJob(command=sh("sleep 12"), workers=2), DONE, edit=_worker_image
     ),
     "pytorch-exit-code": Scene(
-        "pytorchjob", PyTorchJob(command=sh("exit 1")), said("Restarting"), edit=_policy("Master", "ExitCode")
+        "pytorchjob", PyTorchJob(command=sh("exit 1")), said("Restarting", "Failed"), edit=_policy("Master", "ExitCode")
     ),
     "pytorch-restarts": Scene(
         "pytorchjob",
@@ -212,7 +212,7 @@ SCENES = {
     ),
     "mpi-runs": Scene("mpijob", MPIJob(command=sh("sleep 600"), workers=2, gpus=0), running(3)),
     "trainjob-succeeds": Scene("trainjob", PyTorchJob(command=sh("sleep 1"), workers=2), DONE),
-    "trainjob-fails": Scene("trainjob", PlainJob(command=sh(RANK_1_FAILS), workers=2), DONE, settle=4),
+    "trainjob-restarts": Scene("trainjob", PlainJob(command=sh(RANK_1_FAILS), workers=2), restarted(1), settle=1),
     "trainjob-stopped": Scene(
         "trainjob", PlainJob(command=sh("sleep 600"), workers=2), no_pods, {**STOP, **MARK}, running(2)
     ),

@@ -5,7 +5,7 @@ from typing import Any
 from testbed.images import WORK
 
 from arena.engines.base import Kind, Served, Work
-from arena.job import Job
+from arena.job import Job, shorten
 
 TFJOB = "TFJob.kubeflow.org"
 TRAINJOB = "TrainJob.trainer.kubeflow.org"
@@ -24,7 +24,7 @@ def work(job: Job, **rest: Any) -> Work:
         "job": job,
         "name": job.name,
         "namespace": "team-a",
-        "run_id": f"{job.name}-abcd",
+        "run_id": f"{shorten(job.name, 58)}-abcd",
         "roles": tuple(job.roles("python3")),
         "image": job.image or WORK,
         "served": SERVED,

@@ -35,6 +35,7 @@ class MPIJobEngine(ReplicaEngine):
     specs: ClassVar[str] = "mpiReplicaSpecs"
     order: ClassVar[tuple[str, ...]] = ("launcher", "worker")
     unranked: ClassVar[tuple[str, ...]] = ("launcher", "worker")
+    forgets: ClassVar[bool] = False  # the launcher's Job looks
     limited: ClassVar[bool] = True
 
     def problems(self, work: Work) -> Sequence[str]:

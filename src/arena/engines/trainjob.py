@@ -34,6 +34,7 @@ WRITTEN = "PET_"  # what begins so is the operator's
 PLACES = ("nodeSelector", "tolerations", "volumes", "serviceAccountName", "schedulingGates")
 LATER_PLACES = ("affinity", "imagePullSecrets")  # since v2.1
 CODE = "arena-code"
+LETTERS = "xxxxx"  # that the Job adds to a pod's name; a JobSet asks for room for them
 ENTER = 'cd "$1" && shift && exec "$@"'
 
 
@@ -116,7 +117,7 @@ class TrainJobEngine:
 
     def problems(self, work: Work) -> Sequence[str]:
         """Names too long for their pods, and settings that a TrainJob of this version has no place for."""
-        names = name_problems(work, self.kind, f"{work.name}-{NODE}-0-{_count(work) - 1}")
+        names = name_problems(work, self.kind, f"{work.name}-{NODE}-0-{_count(work) - 1}-{LETTERS}")
         return [*pods.problems(work), *names, *_place_problems(work, self.known(work))]
 
     def known(self, work: Work) -> frozenset[str]:
