@@ -94,9 +94,9 @@ def test_a_field_of_no_known_shape_is_told_to_its_author() -> None:
 
 def test_a_field_without_default_must_be_given() -> None:
     class NeedyJob(PlainJob, frozen=True, kw_only=True):
-        queue: Annotated[str, flag("queue")]
+        project: Annotated[str, flag("project")]
 
-    assert examine(NeedyJob, {"command": "t.py"}) == (None, [Problem("queue", "must be given")])
+    assert examine(NeedyJob, {"command": "t.py"}) == (None, [Problem("project", "must be given")])
 
 
 # The way there and back

@@ -116,6 +116,17 @@ def parse_device(text: str) -> tuple[str, str]:
     return name, count
 
 
+def parse_name(text: str) -> str:
+    """The name of an object of the cluster: a secret, a class, a queue.
+
+    >>> parse_name("my-registry.key")
+    'my-registry.key'
+    """
+    if not CLAIM.fullmatch(text):
+        raise ValueError(f"{text!r} is no name: lower-case letters, digits, '-' and '.'")
+    return text
+
+
 def parse_folder(text: str) -> str:
     """A folder of the container: an absolute path, not `/`."""
     return _mount_path(text, text)
@@ -153,6 +164,14 @@ def mount_problems(mounts: Sequence[tuple[str, Mount]]) -> Iterator[str]:
         if label == "--data":
             claims.add(mount.source)
         paths.setdefault(mount.path, label)
+
+
+def device_problems(words: Iterable[str]) -> Iterator[str]:
+    """What cannot be a list of devices: each is named once."""
+    names = [name for name, _ in parsed(words, parse_device)]
+    for name in dict.fromkeys(names):
+        if names.count(name) > 1:
+            yield f"--device: {name} is given twice"
 
 
 def _mount_path(path: str, text: str) -> str:

@@ -5,13 +5,13 @@ Its defaults are kept for these commands only; `run` has its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from arena.engines.base import MANAGED_BY, NAME_LABEL, RUN_LABEL, Manifest, Work
-from arena.job import Env, Job, Role
+from arena.job import Env, Job, Role, check
 
 MARKS = ("app", "chart", "release", "heritage", "createdBy")
 OWN = (MANAGED_BY, NAME_LABEL, RUN_LABEL)
@@ -38,6 +38,21 @@ CHARTS = {
 def is_upstream(work: Work) -> bool:
     """Whether this is a job that Arena (Go) could have made, by a command of its own."""
     return work.upstream and work.job.trainer in CHARTS
+
+
+def configured(job: Job, config: Mapping[str, str]) -> Job:
+    """The job with what Arena (Go)'s config file says of every job: pull secrets, and the order of TensorFlow's roles.
+
+    >>> from arena.jobs.plain import PlainJob
+    >>> configured(PlainJob(image_pull_secret=("a",)), {"imagePullSecrets": "b, a"}).image_pull_secret
+    ('a', 'b')
+    """
+    more = [name.strip() for name in config.get("imagePullSecrets", "").split(",") if name.strip()]
+    job = replace(job, image_pull_secret=tuple(dict.fromkeys([*job.image_pull_secret, *more])))
+    sequence = config.get("tfjob_role_sequence", "")
+    if sequence and getattr(job, "role_sequence", None) == "":
+        job = check(replace(job, role_sequence=sequence))
+    return job
 
 
 def labels(work: Work) -> Env:

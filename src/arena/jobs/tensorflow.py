@@ -154,7 +154,9 @@ def _single_problems(name: str, role: Role) -> Iterable[str]:
 
 
 def _part_problems(kind: type[Job], name: str, role: Role) -> Iterable[str]:
-    """Settings that this role has no place for; from Python all of `Role` can be given."""
+    """Settings that this role has no place for (from Python all of `Role` can be given), and one that needs another."""
+    if role.affinity_constraint != "preferred" and role.affinity_policy == "none":
+        yield f"--{name}-affinity-constraint: needs --{name}-affinity-policy"
     parts = (metas(kind)[name].extra or {})["parts"]
     for part in metas(Role):
         if parts and part not in parts and getattr(role, part) != getattr(Role(), part):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -14,7 +15,7 @@ from msgspec import Struct, structs
 from arena import engines, images, secrets
 from arena.backends.base import Context, Plan
 from arena.backends.kubernetes.travel import Parcel
-from arena.engines import companions, patching, pods
+from arena.engines import companions, patching, pods, upstream
 from arena.engines.base import PART_LABEL, RUN_ANNOTATION, Engine, Manifest, Served, Work
 from arena.engines.served import TODAY
 from arena.errors import SpecError, UnsupportedError
@@ -22,6 +23,7 @@ from arena.job import Job, Role, check, made_up_name, raise_all, run_letters, sh
 from arena.settings import Settings
 
 LARGEST_ANNOTATION = 100_000
+SECRET_KEY = re.compile(r"[-._a-zA-Z0-9]+")
 
 # The kinds that carry a type when nobody set `engines`: the first one that is served.
 USUAL = {
@@ -54,7 +56,7 @@ def make_plan(
     parcel: Parcel | None = None,
 ) -> Plan:
     """What a submit would send, all of it; raises for what cannot be."""
-    check(job)
+    job = upstream.configured(check(job), settings.upstream)
     job = job if job.name else structs.replace(job, name=made_up_name(job.command, os.urandom(4)))
     parcel = parcel or Parcel(working_dir=job.working_dir)
     run_id = f"{shorten(job.name, 58)}-{_letters(job, context)}"
@@ -79,7 +81,9 @@ def make_plan(
         served=served,
     )
     unfetchable = _unfetchable(work)
-    raise_all(list(dict.fromkeys([*companions.problems(work), *engine.problems(work), *unfetchable])))
+    raise_all(
+        list(dict.fromkeys([*_misplaced(work), *companions.problems(work), *engine.problems(work), *unfetchable]))
+    )
     files = companions.read_files(job.config_file, context.cwd, context.environ.get("HOME", ""))
     made = Made(
         engine=engine,
@@ -103,6 +107,20 @@ def make_plan(
         steps=(*made.helpers, made.thing),
         data=made,
     )
+
+
+def _misplaced(work: Work) -> Iterator[str]:
+    """What a container cannot have: variables of some names, and a folder relative to code that does not travel."""
+    if work.working_dir and not work.code and not work.working_dir.startswith("/"):
+        yield (
+            f"--working-dir: {work.working_dir!r} is a folder of the project, and no code travels:"
+            " give a path of the image, as /work"
+        )
+    for name in work.job.env:
+        if not (name.isascii() and name.isprintable()):
+            yield f"--env: {name!r}: in a container only printable ASCII characters can name a variable"
+        elif name in work.secret_env and not SECRET_KEY.fullmatch(name):
+            yield f"--env: {name!r} looks secret, and the key of a Secret has only letters, digits, '-', '_' and '.'"
 
 
 def usual(thing: Manifest, settings: Settings) -> Manifest:
