@@ -105,10 +105,12 @@ class KubernetesBackend:
         """What `submit` would send."""
         values = self._defaults(context)
         settings = defaults.layered(self.settings, self.namespace, values)
-        parcel = travel.pack(job, context, settings, namespace=self.namespace, recorded=self.recorded(context))
+        recorded = self.recorded(context)
+        parcel = travel.pack(job, context, settings, namespace=self.namespace, recorded=recorded)
         plan = planning.make_plan(job, context, settings, self._known(context), self.namespace, self.user, parcel)
         notes = (*plan.notes, *defaults.strangers(self.namespace, values))
-        return structs.replace(plan, notes=notes, data=structs.replace(plan.data, defaults=values))
+        context = travel.standing(context, recorded) if recorded else context
+        return structs.replace(plan, notes=notes, context=context, data=structs.replace(plan.data, defaults=values))
 
     def recorded(self, context: Context) -> travel.Recorded | None:
         """The code of an earlier run, where a rerun takes it; nothing is remembered here."""

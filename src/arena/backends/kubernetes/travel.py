@@ -131,6 +131,12 @@ def _recorded(job: Job, recorded: Recorded, settings: Settings, namespace: str) 
     return structs.replace(parcel, notes=tuple(lost(job)), script=script.decode(errors="replace"))
 
 
+def standing(context: Context, recorded: Recorded) -> Context:
+    """The context that is remembered of a rerun: it stands in the code where the earlier run began."""
+    project = context.code or context.cwd
+    return structs.replace(context, code=project, cwd=os.path.normpath(os.path.join(project, recorded.base)))
+
+
 def parcel_of(found: Packed, start: str, namespace: str = "") -> Parcel:
     """An archive as the ConfigMap that carries it."""
     sha256 = hashlib.sha256(found.data).hexdigest()
