@@ -319,6 +319,7 @@ J = TypeVar("J", bound=Job)
 NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 ENV_NAME = re.compile(r"[^=\0]+")
 MAX_NAME = 63
+ROOMY = 49  # letters of a name that leave room for the children of every kind
 LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"
 RESERVED = ("ARENA_RUN_ID", "ARENA_REPLICA")
 
@@ -435,7 +436,7 @@ def name_problems(name: str) -> Iterable[str]:
     if not name:
         return
     if len(name) > MAX_NAME:
-        yield f"--name: {name!r} has {len(name)} characters, at most {MAX_NAME} are possible: {shorten(name)!r} fits"
+        yield f"--name: {name!r} has {len(name)} characters, at most {MAX_NAME} are possible: {shorten(name, ROOMY)!r} fits"
     elif not NAME.fullmatch(name):
         yield (
             f"--name: {name!r} is not possible: lower-case letters, digits and '-', beginning with a letter"

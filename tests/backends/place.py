@@ -26,6 +26,7 @@ class LocalPlace:
 
     backend = "local"
     full_state = arena.State.QUEUED
+    longest = 63  # letters of a name
 
     def __init__(self, env: Mapping[str, str], cwd: Path) -> None:
         self.env = env
@@ -38,6 +39,10 @@ class LocalPlace:
     def run(self, words: Sequence[str] | str, **fields: Any) -> Handle:
         """A job, started."""
         return self.client().run(words, **fields)
+
+    def takes(self, variable: str) -> bool:
+        """Whether an environment may have a variable of this name."""
+        return bool(variable)
 
     def go(self) -> None:
         """Let all replicas go on that wait at HOLD."""
@@ -78,6 +83,7 @@ class KubernetesPlace(LocalPlace):
 
     backend = "kubernetes"
     full_state = arena.State.PENDING
+    longest = 61  # its only pod has the host name NAME-0
 
     def __init__(self, env: Mapping[str, str], cwd: Path, bed: Bed) -> None:
         super().__init__(env, cwd)
@@ -94,7 +100,9 @@ class KubernetesPlace(LocalPlace):
             "ARENA_IMAGE": WORK,
         }
         bed.kubectl("create", "-f", "-", given=json.dumps(self._objects()))
-        bed.wait("an account", lambda: bed.kubectl("-n", self.namespace, "get", "sa", "default", "-o", "name", check=False))
+        bed.wait(
+            "an account", lambda: bed.kubectl("-n", self.namespace, "get", "sa", "default", "-o", "name", check=False)
+        )
 
     def _objects(self) -> dict[str, Any]:
         """The namespace, and the defaults of every job in it."""
@@ -112,6 +120,9 @@ class KubernetesPlace(LocalPlace):
             {**defaults, "metadata": {"name": "arena-defaults", "namespace": self.namespace}},
         ]
         return {"apiVersion": "v1", "kind": "List", "items": items}
+
+    def takes(self, variable: str) -> bool:
+        return variable.isascii() and variable.isprintable()
 
     def go(self) -> None:
         (self.shared / "go").touch()
@@ -159,9 +170,7 @@ def until(look: Callable[[], T], seconds: float = 20.0) -> T:
     return found
 
 
-def submit_each(
-    backend: str, env: Mapping[str, str], cwd: str, names: list[str], start: Any, results: Any
-) -> None:
+def submit_each(backend: str, env: Mapping[str, str], cwd: str, names: list[str], start: Any, results: Any) -> None:
     """Submit a job of each name when all others are ready to; the outcomes go into the queue."""
     client = arena.Client(backend=backend, env=env, cwd=cwd)
     outcomes = []
