@@ -354,7 +354,7 @@ class Handle:
         if start_timeout is not None and passed >= start_timeout and seen.observed.started is None:
             raise NotStartedError(
                 f"job {self.name!r} did not start within {start_timeout:g} s: {seen.state.name}",
-                why=seen.status.message,
+                why=showing.with_why(self, seen).why or seen.status.message,
                 hint=f"arena why {self.name}",
             )
 

@@ -171,6 +171,8 @@ class Seen(Struct, frozen=True, kw_only=True, gc=False):
         return exit_code(self.observed, self.status.state)
 
 
+YOUNG = ("ContainerCreating", "PodInitializing")  # what every replica waits for, for a moment
+
 WORDS = {
     "": State.PENDING,
     "Created": State.PENDING,
@@ -253,6 +255,9 @@ def exit_code(seen: Observed, state: State) -> int | None:
 
 
 def _reason(seen: Observed, state: State) -> tuple[str, str]:
+    if state is State.PENDING and not seen.reason:
+        waiting = (r for r in seen.replicas if r.reason and r.reason not in YOUNG and not r.started)
+        return next(((r.reason, r.message) for r in waiting), ("", seen.message))
     if state is not State.FAILED or seen.reason:
         return seen.reason, seen.message
     failure = last_failure(seen) or first_failure(seen)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from msgspec import Struct, field
 
 from arena.job import Job
 from arena.settings import Settings
 from arena.status import Seen
+
+if TYPE_CHECKING:
+    from arena.waits import Facts
 
 
 class Ref(Struct, frozen=True, kw_only=True):
@@ -156,6 +159,9 @@ class Backend(Protocol):
 
     def get(self, ref: Ref) -> Seen:
         """The job as it is now."""
+
+    def facts(self, ref: Ref) -> Facts | None:
+        """What only a cluster knows of a job, for `why`: events, what no node has; None where there is no cluster."""
 
     def list(self, query: Query, warnings: Warnings) -> Iterator[Seen]:
         """The jobs that match, newest first; odd ones become warnings."""

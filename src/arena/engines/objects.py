@@ -128,6 +128,7 @@ class PodSpec(Part, frozen=True):
     containers: list[Container] = field(default_factory=list)
     init_containers: list[Container] = field(default_factory=list)
     scheduler_name: str = ""
+    node_selector: dict[str, str] = field(default_factory=dict)
 
 
 class PodStatus(Part, frozen=True):

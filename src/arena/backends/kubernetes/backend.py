@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from arena.backends.kubernetes.submitting import Submission
     from arena.kube.api import Api
     from arena.kube.config import Access
+    from arena.waits import Facts
 
 GONE = 120.0  # seconds that a delete waits for the last pod
 LOOK = 0.25
@@ -235,6 +236,15 @@ class KubernetesBackend:
         if ref.uid and found.thing.metadata.uid != ref.uid:
             raise NotFoundError(f"job {ref.name!r} (run {ref.run_id}) is gone, another one has its name")
         return found
+
+    def facts(self, ref: Ref) -> Facts | None:
+        """What the cluster knows of a job beside its object and pods; nothing once it is gone."""
+        from arena.backends.kubernetes.facts import gather
+
+        try:
+            return gather(self.api, self.whole(ref))
+        except NotFoundError:
+            return None
 
     def list(self, query: Query, warnings: Warnings) -> Iterator[Seen]:
         """The jobs that match, newest first; kinds that may not be read become warnings."""

@@ -153,6 +153,9 @@ class LocalBackend:
         self.records.revive(run)
         return self.records.see(run)
 
+    def facts(self, ref: Ref) -> None:
+        """Nothing: there is no cluster."""
+
     def list(self, query: Query, warnings: Warnings) -> Iterator[Seen]:
         """The jobs that match, newest first."""
         if not self.state.exists:
