@@ -6,11 +6,12 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from arena.errors import NotFoundError, SpecError
+from arena.errors import ArenaError, NotFoundError, SpecError
 from arena.status import Replica, Seen
 
 if TYPE_CHECKING:
     from arena.client import Handle
+    from arena.waits import Facts
     from arena.why import Why
 
 Chosen = tuple[frozenset[str] | None, frozenset[int] | None]
@@ -94,10 +95,30 @@ def why(job: Handle) -> str:
 
 def explained(job: Handle) -> Why | None:
     """Why a job waits or failed; None while all is well."""
+    return whys_of(job, job.get())
+
+
+def whys_of(job: Handle, seen: Seen, facts: Facts | None = None) -> Why | None:
+    """Why a job, seen so, waits or failed; the cluster is asked for what it knows where nobody did."""
     from arena import why as whys
 
-    seen = job.get()
-    return whys.explain(seen.observed, seen.state, tails(job, seen, whys.TAIL), seen.waits_for, name=seen.name)
+    if seen.deleted and seen.cause and seen.why:
+        return whys.Why(cause=seen.cause, text=seen.why)
+    facts = facts or (None if seen.deleted else job.where.facts(job.ref))
+    last = tails(job, seen, whys.TAIL)
+    return whys.explain(seen.observed, seen.state, last, seen.waits_for, name=seen.name, facts=facts)
+
+
+def with_why(job: Handle, seen: Seen, facts: Facts | None = None) -> Seen:
+    """The job with its cause and one line of why; as it is where that is known, or where all is well."""
+    from msgspec.structs import replace
+
+    from arena import why as whys
+
+    if seen.why or seen.state.name in ("SUCCEEDED", "UNKNOWN") or (seen.state.name == "RUNNING" and not facts):
+        return seen
+    found = whys_of(job, seen, facts)
+    return replace(seen, cause=found.cause, why=whys.one_line(found)) if found else seen
 
 
 def tails(job: Handle, seen: Seen, lines: int) -> dict[str, list[str]]:
@@ -108,7 +129,10 @@ def tails(job: Handle, seen: Seen, lines: int) -> dict[str, list[str]]:
     from arena.backends.base import LogQuery
 
     query = LogQuery(tail=lines, replicas=frozenset({failure.name}), attempt=failure.attempt)
-    return {failure.name: [line.text for line in job.raw_logs(query)]}
+    try:
+        return {failure.name: [line.text for line in job.raw_logs(query)]}
+    except ArenaError:  # the pod is gone, or its log may not be read: its last words stand in its status
+        return {}
 
 
 def mimebundle(seen: Seen) -> dict[str, str]:

@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import takewhile
+from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from arena.quantity import format_bytes
 from arena.status import Observed, Replica, State, last_failure
+
+if TYPE_CHECKING:
+    from arena.waits import Facts
 
 # Each cause, and the reasons it may stand beside; docs/why.md tells what to do about it.
 CAUSES: Mapping[str, tuple[str, ...]] = {
@@ -34,8 +38,24 @@ CAUSES: Mapping[str, tuple[str, ...]] = {
     "Queue": ("Queue",),
     "GPUs": ("GPUs",),
     "Unschedulable": ("Unschedulable",),
+    "NeverFits": ("Unschedulable",),
+    "Quota": ("FailedCreate", "FailedCreatePod"),
+    "PodsRefused": ("FailedCreate", "FailedCreatePod"),
+    "NoController": (),
+    "ImagePull": ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"),
+    "MissingConfig": ("CreateContainerConfigError",),
+    "MissingVolume": ("Unschedulable", "FailedMount", "FailedAttachVolume"),
+    "InitContainer": ("InitContainerFailed",),
+    "Suspended": ("Suspended",),
+    "Evicted": ("Evicted",),
+    "Preempted": ("Preempted", "Preempting"),
+    "NodeLost": ("NodeLost", "NodeShutdown"),
+    "NodeRefused": ("UnexpectedAdmissionError", "OutOfcpu"),
+    "BackoffLimit": ("BackoffLimitExceeded",),
+    "Deleted": ("Deleted",),
 }
 
+DISAGREE = timedelta(seconds=30)  # after the last end, before an operator that says Running is doubted
 TAIL = 100  # log lines the rules want to see; torchrun's closing report alone has 45
 SHOWN = 5
 WIDEST = 400
@@ -103,16 +123,25 @@ def explain(
     *,
     name: str = "NAME",
     python: str = "",
+    facts: Facts | None = None,
 ) -> Why | None:
     """Why the job waits, failed or was stopped; None while all is well.
 
     `tails` holds the last lines of failed replicas by name, `waits` the runs it waits for in the queue; `name` and
-    `python` (the job's interpreter) make the next step one that can be copied.
+    `python` (the job's interpreter) make the next step one that can be copied. `facts` are what a cluster knows of it.
     """
     if state is State.FAILED:
         return _failed(observed, tails or {}, name, python)
+    if state is State.CANCELLED and observed.word == "Deleted" and not observed.message:
+        return Why(cause="Deleted", text="deleted before its end", next=f"arena rerun {name}")
     if state is State.CANCELLED:
         return Why(cause="Stopped", text=f"stopped {observed.message}".rstrip(), next=f"arena rerun {name}")
+    if facts and (again := _failing_again(observed, state, tails or {}, name)):
+        return again
+    if facts and state in (State.PENDING, State.SUSPENDED, State.RUNNING):
+        from arena.waits import blocked
+
+        return blocked(observed, state, facts, name)
     if state in (State.PENDING, State.QUEUED):
         return _waiting(observed, waits)
     if state is State.UNKNOWN:
@@ -124,7 +153,8 @@ def explain(
 def warnings_of(observed: Observed) -> list[str]:
     """What went half right: processes killed for memory in replicas that went on all the same."""
     seen = (*observed.earlier, *observed.replicas)
-    return [_survived(r, observed) for r in seen if r.oom_kills and not r.failed and r.exit_code in (None, 0)]
+    killed = [_survived(r, observed) for r in seen if r.oom_kills and not r.failed and r.exit_code in (None, 0)]
+    return [*killed, *_disagreement(observed)]
 
 
 def render(why: Why) -> str:
@@ -184,6 +214,16 @@ def _about_peer(replica: Replica, tail: Sequence[str]) -> bool:
 # --- jobs that wait ------------------------------------------------------------------------------------------
 
 
+def _failing_again(observed: Observed, state: State, tails: Mapping[str, Sequence[str]], name: str) -> Why | None:
+    """Why a job that goes on has replicas that fail and are started again and again."""
+    again = [replica for replica in observed.replicas if replica.reason == "CrashLoopBackOff" and replica.restarts]
+    if state.final or not again or not any(replica.failed for replica in observed.earlier):
+        return None
+    failed = _failed(structs.replace(observed, word="Failed", reason=""), tails, name, "")
+    times = f"; it was started {again[0].restarts + 1} times, and will be again"
+    return structs.replace(failed, text=failed.text + times)
+
+
 def _waiting(observed: Observed, waits: Sequence[str]) -> Why | None:
     if observed.reason == "Unschedulable":
         text = f"no node fits: {observed.message}" if observed.message else "no node fits"
@@ -216,6 +256,8 @@ def _failed(observed: Observed, tails: Mapping[str, Sequence[str]], name: str, p
     if observed.word == "Lost" or observed.reason == "Lost":
         return _lost(observed, name)
     replica = first_failure(observed, tails)
+    if taken := _taken(observed, replica, name):
+        return taken
     if replica is None:
         return _unseen(observed, name)
     return _replica_failed(observed, replica, tails, name, python)
@@ -235,7 +277,20 @@ def _lost(observed: Observed, name: str) -> Why:
 def _unseen(observed: Observed, name: str) -> Why:
     """FAILED, and no replica failed by itself: the word of whoever ran it is all there is."""
     text = ": ".join(part for part in (observed.reason or observed.word, observed.message) if part)
-    return Why(cause=None, text=text or "failed", next=f"arena logs {name} --all")
+    cause = "BackoffLimit" if observed.reason == "BackoffLimitExceeded" else None
+    return Why(cause=cause, text=text or "failed", next=f"arena logs {name} --all")
+
+
+def _taken(observed: Observed, failed: Replica | None, name: str) -> Why | None:
+    """What the cluster did to a replica, where that came before anything failed by itself."""
+    if not any(replica.lost or replica.reason for replica in observed.replicas):
+        return None
+    from arena import waits
+
+    found = waits.taken(observed, name)
+    if found is None or (failed and failed.ended and (found[1] is None or failed.ended < found[1])):
+        return None
+    return found[0]
 
 
 def _replica_failed(
@@ -244,12 +299,17 @@ def _replica_failed(
     case = Case(
         observed=observed,
         replica=replica,
-        tail=tuple(_clean(line) for line in tails.get(replica.name, ())[-TAIL:] if line.strip()),
+        tail=tuple(_clean(line) for line in _last_words(replica, tails)[-TAIL:] if line.strip()),
         after=_ended_after(observed, replica),
         name=name,
         python=python,
     )
     return next(why for rule in RULES if (why := rule(case)))
+
+
+def _last_words(replica: Replica, tails: Mapping[str, Sequence[str]]) -> Sequence[str]:
+    """The end of its log; what the node kept of it where the log is gone."""
+    return tails.get(replica.name, ()) or replica.message.splitlines()
 
 
 def _ended_after(observed: Observed, first: Replica) -> int:
@@ -433,6 +493,17 @@ def _own(raised: Sequence[str]) -> bool:
 
 def _block(root: Root | None) -> tuple[str, ...]:
     return (*([root.error] if root.error else []), "Root Cause:", *root.lines) if root else ()
+
+
+def _disagreement(observed: Observed) -> list[str]:
+    """Where the operator still says Running, and every replica has ended a while ago."""
+    ends = [replica.ended for replica in observed.replicas]
+    if observed.word != "Running" or not ends or not all(ends):
+        return []
+    since = max(end for end in ends if end)
+    if datetime.now(since.tzinfo) - since < DISAGREE:
+        return []
+    return ["all replicas have ended, but the operator still says Running: it may be down"]
 
 
 # --- words ---------------------------------------------------------------------------------------------------
