@@ -131,7 +131,7 @@ class KubernetesPlace(LocalPlace):
     def full(self) -> Iterator[arena.Client]:
         """A client whose next job waits until the block ends: nothing may be placed on the only node."""
         (node,) = self.bed.kubectl("get", "nodes", "-l", "!kwok", "-o", "name").split()
-        self.bed.kubectl("taint", "--overwrite", node, "arena.test/full=yes:NoSchedule")
+        self.bed.kubectl("taint", "--overwrite", *node.split("/"), "arena.test/full=yes:NoSchedule")
         try:
             yield self.client()
         finally:
@@ -139,7 +139,7 @@ class KubernetesPlace(LocalPlace):
 
     def make_room(self) -> None:
         (node,) = self.bed.kubectl("get", "nodes", "-l", "!kwok", "-o", "name").split()
-        self.bed.kubectl("taint", node, "arena.test/full-", check=False)
+        self.bed.kubectl("taint", *node.split("/"), "arena.test/full-", check=False)
 
     def end(self) -> None:
         """Take the namespace down; nothing waits for it."""

@@ -20,7 +20,7 @@ from arena.backends.kubernetes.starts import Seats, Start, has_ended, is_before_
 from arena.backends.kubernetes.tapes import Tape, Tapes, is_wanted, is_whole, numbered
 from arena.backends.kubernetes.watching import Watch
 from arena.engines.objects import Pod
-from arena.errors import ArenaError, BackendError, NotFoundError
+from arena.errors import ArenaError, BackendError, NotFoundError, SpecError
 
 if TYPE_CHECKING:
     from arena.backends.kubernetes.backend import KubernetesBackend
@@ -126,6 +126,10 @@ def _keeper(stream: Stream, note: Notes) -> Callable[[], None]:
             for _ in stream.once(follow=False):
                 pass
             stream.rest()
+        except (NotFoundError, SpecError) as error:
+            note(f"{stream.start.replica}: the log of its attempt {stream.start.attempt} is lost: {_why(error)}")
+            if over and stream.tape:
+                stream.tape.end()
         except ArenaError as error:
             note(f"{stream.start.replica}: its log was not kept: {_why(error)}")
         else:

@@ -1,0 +1,234 @@
+"""Logs of real pods: every line of every replica exactly once and in order, whatever happens on the way."""
+
+import itertools
+import json
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+from testbed.bed import Bed
+from testbed.faults import Fault, FaultProxy
+from testbed.images import WORK
+
+import arena
+from arena.backends.base import LogLine, LogQuery
+from arena.client import Handle
+from backends.place import HOLD, KubernetesPlace, sh, texts, until
+
+pytestmark = [pytest.mark.kubelet, pytest.mark.timeout(240)]
+
+SLOWLY = "n=0; while [ $n -lt {count} ]; do n=$((n+1)); echo $RANK:$n; echo err $RANK:$n >&2; sleep 0.02; done"
+
+
+@pytest.fixture
+def place(job_env: dict[str, str], tmp_path: Path, node: Bed) -> Iterator[KubernetesPlace]:
+    """A namespace on the test bed, and a folder that its pods see."""
+    folder = tmp_path / "p"
+    folder.mkdir()
+    made = KubernetesPlace(job_env, folder, node)
+    yield made
+    made.end()
+
+
+@pytest.fixture
+def proxy(node: Bed) -> Iterator[FaultProxy]:
+    with FaultProxy(node) as started:
+        yield started
+
+
+def through(proxy: FaultProxy, place: KubernetesPlace, job: Handle) -> Handle:
+    """The same job, as somebody sees it whose requests go through the proxy."""
+    env = {**place.env, "KUBECONFIG": str(proxy.kubeconfig("admin")), "ARENA_STATE_DIR": str(place.cwd / "other")}
+    return arena.Client(backend="kubernetes", env=env, cwd=place.cwd).get(job.name)
+
+
+def by_replica(lines: Iterable[LogLine]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = defaultdict(list)
+    for line in lines:
+        found[line.replica].append(line.text)
+    return dict(found)
+
+
+def told(count: int, rank: int) -> list[str]:
+    """What SLOWLY writes, sorted: its two streams may overtake each other."""
+    return sorted(f"{way}{rank}:{n}" for n in range(1, count + 1) for way in ("", "err "))
+
+
+def in_order(lines: list[str]) -> bool:
+    """Whether each of the two streams is in order."""
+    numbers = [[int(line.split(":")[1]) for line in lines if line.startswith("err") is way] for way in (True, False)]
+    return all(found == sorted(found) for found in numbers)
+
+
+def test_each_line_comes_once_though_the_connection_is_cut(place: KubernetesPlace, proxy: FaultProxy) -> None:
+    job = place.run(sh(SLOWLY.format(count=200)), workers=3)
+    for cut in (0, 40, 133, 700, 1500, 1501, 2600):
+        proxy.add(Fault(method="GET", path=r"/log\?", cut=cut, times=2))
+    found = by_replica(through(proxy, place, job).logs(follow=True))
+    assert {name: sorted(lines) for name, lines in found.items()} == {f"worker-{n}": told(200, n) for n in range(3)}
+    assert all(map(in_order, found.values()))
+    assert len(proxy.requests("GET", r"/log\?")) > 14
+    assert len(proxy.requests("GET", r"/log\?")) < 60
+
+
+def test_each_line_comes_once_though_all_connections_are_cut_at_once(place: KubernetesPlace, proxy: FaultProxy) -> None:
+    job = place.run(sh(SLOWLY.format(count=250)), workers=2)
+    over = threading.Event()
+
+    def cut() -> None:
+        while not over.wait(1.1):
+            proxy.cut_streams()
+
+    threading.Thread(target=cut, daemon=True).start()
+    try:
+        found = by_replica(through(proxy, place, job).logs(follow=True))
+    finally:
+        over.set()
+    assert {name: sorted(lines) for name, lines in found.items()} == {f"worker-{n}": told(250, n) for n in range(2)}
+
+
+def test_a_pod_that_waits_is_not_asked_again_and_again(place: KubernetesPlace, proxy: FaultProxy) -> None:
+    with place.full() as client:
+        job = client.run(sh("echo up"))
+        lines = through(proxy, place, job).logs(follow=True)
+        reader = threading.Thread(target=lambda: found.extend(texts(lines)), daemon=True)
+        found: list[str] = []
+        reader.start()
+        time.sleep(3)
+        assert len(proxy.requests("GET", r"/log\?")) == 0
+    reader.join(60)
+    assert found == ["up"]
+
+
+RESTARTED = """
+echo a; echo b; echo x >> /hold/count
+[ $(wc -l < /hold/count) -ge 2 ] || exit 1
+until [ -e /hold/go ]; do sleep 0.02; done
+"""
+
+
+def restarting(place: KubernetesPlace) -> None:
+    """A job of somebody else, whose only pod starts its container again in place."""
+    container = {
+        "name": "trainer",
+        "image": WORK,
+        "command": ["sh", "-c", RESTARTED],
+        "volumeMounts": [{"name": "hold", "mountPath": "/hold"}],
+    }
+    volume = {"name": "hold", "hostPath": {"path": str(place.shared)}}
+    spec = {"restartPolicy": "OnFailure", "containers": [container], "volumes": [volume]}
+    made = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "again", "namespace": place.namespace},
+        "spec": {"template": {"spec": spec}},
+    }
+    place.bed.kubectl("create", "-f", "-", given=json.dumps(made))
+
+
+def test_a_restart_in_place_is_another_attempt(place: KubernetesPlace) -> None:
+    place.go()
+    restarting(place)
+    job = place.client().get("again")
+    followed = [(line.attempt, line.text) for line in job.logs(follow=True)]
+    assert followed == [(1, "a"), (1, "b"), (2, "a"), (2, "b")]
+    assert [line.attempt for line in job.logs()] == [2, 2]
+    assert texts(job.raw_logs(LogQuery(attempt=1))) == ["a", "b"]
+
+
+def test_the_log_before_a_restart_is_there_for_those_who_come_later(place: KubernetesPlace) -> None:
+    restarting(place)
+    job = place.client().get("again")
+    until(lambda: job.get().observed.attempt == 2, 90)
+    lines = job.logs(follow=True)
+    assert [(line.attempt, line.text) for line in itertools.islice(lines, 4)] == [
+        (1, "a"),
+        (1, "b"),
+        (2, "a"),
+        (2, "b"),
+    ]
+    place.go()
+    assert texts(lines) == []
+
+
+def test_what_the_node_keeps_no_more_is_said_once(place: KubernetesPlace) -> None:
+    place.go()
+    restarting(place)
+    job = place.client().get("again")
+    until(lambda: job.get().state.final, 90)  # the node removes what went before
+    assert [(line.attempt, line.text) for line in job.logs()] == [(2, "a"), (2, "b")]
+    (note,) = job.where.notes.lines
+    assert note.startswith("worker-0: the log of its attempt 1 is lost: ")
+    assert [line.attempt for line in job.logs(follow=True)] == [2, 2]
+    assert len(job.where.notes.lines) == 1
+
+
+def test_a_pod_that_replaces_another_is_followed_too(place: KubernetesPlace) -> None:
+    script = 'echo $1; echo x >> "$HOLD/count"; [ $(wc -l < "$HOLD/count") -ge 3 ]'
+    job = place.run(sh(script, "up"), retry=5)
+    assert [(line.attempt, line.text) for line in job.logs(follow=True)] == [(1, "up"), (2, "up"), (3, "up")]
+    assert [line.attempt for line in job.logs()] == [3]
+
+
+def test_a_pod_that_somebody_deletes_is_read_to_its_end(place: KubernetesPlace) -> None:
+    job = place.run(sh(f'trap "echo bye; exit 1" TERM; echo up; {HOLD}; echo done'), retry=2)
+    lines = job.logs(follow=True)
+    assert next(lines).text == "up"
+    (replica,) = job.get().observed.replicas
+    place.bed.kubectl("-n", place.namespace, "delete", "pod", replica.pod, "--wait=false")
+    assert [next(lines).text for _ in range(2)] == ["bye", "up"]
+    place.go()
+    assert texts(lines) == ["done"]
+
+
+def test_the_last_words_of_a_gang_are_kept_though_its_pods_are_deleted(place: KubernetesPlace) -> None:
+    script = f"echo rank $RANK up; touch $HOLD/r$RANK; {HOLD}; if [ $RANK = 1 ]; then echo bad; exit 3; fi; sleep 100"
+    job = place.run(sh(script), workers=3)
+    lines = job.raw_logs(LogQuery(follow=True, keep=True, replicas=frozenset({"worker-0"})))
+    shown = [next(lines).text]
+    until(lambda: all((place.shared / f"r{n}").exists() for n in range(3)), 60)
+    time.sleep(1)
+    place.go()
+    shown += texts(lines)
+    assert shown == ["rank 0 up"]
+    until(lambda: len(pods(place)) == 1, 60)
+    kept = by_replica(job.logs())
+    assert kept == {"worker-0": ["rank 0 up"], "worker-1": ["rank 1 up", "bad"], "worker-2": ["rank 2 up"]}
+    seen = job.get()
+    assert (seen.exit_code, len(seen.observed.replicas)) == (3, 3)
+
+
+def pods(place: KubernetesPlace) -> list[str]:
+    return place.bed.kubectl("-n", place.namespace, "get", "pods", "-o", "name").split()
+
+
+def test_what_was_not_seen_is_said(place: KubernetesPlace, proxy: FaultProxy) -> None:
+    job = place.run(sh(f"echo up; {HOLD}"), workers=2)
+    until(lambda: len(list(job.logs())) == 2, 60)
+    proxy.add(Fault(method="GET", path=r"pods/.*-1-.*/log\?", status=404))
+    other = through(proxy, place, job)
+    assert by_replica(other.logs()) == {"worker-0": ["up"]}
+    assert other.where.notes.lines == ["worker-1: its log was not seen: the pod was deleted"]
+    place.go()
+
+
+def test_a_reader_that_leaves_ends_its_connections(place: KubernetesPlace) -> None:
+    job = place.run(sh(f"echo up; {HOLD}"), workers=2)
+    before = threading.active_count()
+    lines = job.logs(follow=True)
+    assert [line.text for line in itertools.islice(lines, 2)] == ["up", "up"]
+    lines.close()  # type: ignore[attr-defined]
+    until(lambda: threading.active_count() <= before, 10)
+    place.go()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_sixty_four_replicas_are_followed_at_once(place: KubernetesPlace) -> None:
+    """A minute: 64 pods are started."""
+    job = place.run(sh("seq -f $RANK:%g 300"), workers=64)
+    found = by_replica(job.logs(follow=True))
+    assert found == {f"worker-{rank}": [f"{rank}:{n}" for n in range(1, 301)] for rank in range(64)}
