@@ -63,6 +63,7 @@ JOB_ENV = {
     "ARENA_JOB_NAME": "the job's name",
     "ARENA_ATTEMPT": "1, and more after each restart of the gang",
     "ARENA_OUTPUT_DIR": "where results are kept; on this machine the working folder",
+    "ARENA_INDEX": "on a cluster, in a Job: which of its pods this is; ranks are made of it",
     "PYTHONUNBUFFERED": "1, so that lines arrive when they are written",
     "CUDA_VISIBLE_DEVICES": "the replica's GPUs; empty without `--gpus`",
     "CUDA_DEVICE_ORDER": "PCI_BUS_ID, so that numbers mean the same everywhere",
