@@ -423,3 +423,24 @@ def test_defaults_that_changed_are_taken_though_others_were_remembered(
     arena.Client(backend="kubernetes", env=client.env, cwd=client.cwd).run("true", name="two")
     words = ("-n", namespace, "get", "jobs", "-o", "jsonpath={.items[*].metadata.labels.team}")
     assert node.kubectl(*words).split() == ["one", "two"]
+
+
+@pytest.mark.kubelet
+@pytest.mark.timeout(180)
+def test_code_is_laid_out_under_restricted_pod_security(client: arena.Client, node: Bed, namespace: str) -> None:
+    label = "pod-security.kubernetes.io/enforce=restricted"
+    node.kubectl("label", "namespace", namespace, label)
+    context = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    pod = {"runAsNonRoot": True, "runAsUser": 12345, "seccompProfile": {"type": "RuntimeDefault"}}
+    spec = {"securityContext": pod, "containers": [{"name": "main", "securityContext": context}]}
+    patch = json.dumps({"spec": {"template": {"spec": spec}}})
+    manifest = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "arena-defaults"},
+        "data": {"patch": patch},
+    }
+    node.kubectl("-n", namespace, "create", "-f", "-", given=json.dumps(manifest))
+    job = client.run("id -u; touch written src/written && sh run.sh && cat link", name="restricted")
+    assert job.wait(120).state is arena.State.SUCCEEDED
+    assert logs(node, namespace, "restricted") == ["12345", "run", "x"]

@@ -214,6 +214,27 @@ def _add_code(spec: Manifest, work: Work, main: Manifest) -> None:
     main.setdefault("volumeMounts", []).append(mount)
 
 
+def alike(node: Any) -> None:
+    """Give the containers that lay out code, anywhere in an object, what a patch has set for the program's own."""
+    if isinstance(node, list):
+        for one in node:
+            alike(one)
+    elif isinstance(node, dict):
+        for one in node.values():
+            alike(one)
+        for init in node.get("initContainers") or ():
+            if init.get("name") == "arena-code" and node.get("containers"):
+                _take_over(init, node["containers"][0])
+
+
+def _take_over(init: Manifest, main: Manifest) -> None:
+    for key in ("image", "imagePullPolicy", "securityContext"):
+        if key in main and (key == "image" or key not in init):
+            init[key] = main[key]
+    if resources := _without_devices(main.get("resources", {})):
+        init["resources"] = resources
+
+
 def _without_devices(resources: Manifest) -> Manifest:
     """What the init container asks for: as much as the main one, as quotas demand limits, but no GPU."""
     plain = {key: {name: v for name, v in amounts.items() if "/" not in name} for key, amounts in resources.items()}

@@ -139,6 +139,7 @@ def changed(thing: Manifest, context: Context) -> Manifest:
     for key in ("name", "namespace"):
         if found["metadata"].get(key) != thing["metadata"][key]:
             raise SpecError(f"metadata.{key} cannot be patched", hint=f"--{key}")
+    pods.alike(found)
     return found
 
 
