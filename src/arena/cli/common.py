@@ -142,9 +142,19 @@ def type_option() -> Callable[[F], F]:
 def named(made: Client, name: str, kind: str = "", *, gone: bool = False) -> Handle:
     """The job of this name (and type); where the cluster has none and this machine has, a line says so."""
     handle = made.get(f"{kind}/{name}" if kind and "/" not in name else name, gone=gone)
-    if handle.where.name != made.default:
+    if handle.where.name == "local" and _asks_a_cluster(made):
         say(f"{handle.name} is a job of this machine: the cluster has none of that name")
     return handle
+
+
+def _asks_a_cluster(made: Client) -> bool:
+    """Whether commands on a NAME ask a cluster first; records are read also where a kubeconfig is missing."""
+    from arena.errors import BackendError
+
+    try:
+        return made.default != "local"
+    except BackendError:
+        return False
 
 
 def output_option(*formats: str) -> Callable[[F], F]:

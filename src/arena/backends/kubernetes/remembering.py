@@ -38,6 +38,8 @@ class RememberingBackend(KubernetesBackend):
     def __init__(self, settings: Settings, env: Mapping[str, str]) -> None:
         super().__init__(settings, env)
         self.records = Records(settings, env)
+        self._said: set[str] = set()
+        self._answers = True
         self.notice = "" if self.records.state.is_dir() else self.records.notice
 
     @functools.cached_property
@@ -193,8 +195,6 @@ class RememberingBackend(KubernetesBackend):
                 self._answers = False
         return record.seen()
 
-    _answers = True
-
     def watch(self, ref: Ref, until: Sequence[float] = ()) -> Iterator[Seen]:
         """The job now and at each change; its logs are kept before its end is told."""
         record = self.records.get(ref.run_id)
@@ -321,7 +321,8 @@ class RememberingBackend(KubernetesBackend):
             self._warn(unwritable(error, self.records.state))
 
     def _warn(self, line: str) -> None:
-        if line not in self.notes.lines:
+        if line not in self._said:
+            self._said.add(line)
             self.notes.add(line)
 
 
