@@ -82,12 +82,12 @@ def test_what_the_operator_tells_a_process_is_what_a_seat_is_told(node: Bed, nam
 
     def told_all() -> Observed | None:
         now = seen(alice, engine_name, name)
-        return now if all(replica.started and log(alice, replica.pod) for replica in now.replicas) else None
+        return now if all(replica.started and log(alice, replica.pod).endswith("}\n") for replica in now.replicas) else None
 
     found = wait_for("processes that say what they were told", told_all, 100)
 
     for replica in found.replicas:
-        told = json.loads(log(alice, replica.pod).splitlines()[0])
+        told = json.loads(log(alice, replica.pod))
         master = f"{told['MASTER_ADDR']}:{told['MASTER_PORT']}"
         seat = Seat(role=replica.role, index=replica.index, rank=replica.rank or 0, world=2, master=master)
         wanted = torch_env(job, seat)
