@@ -351,7 +351,7 @@ class Handle:
                 f"job {self.name!r} is {seen.state.name} after {timeout:g} s and goes on",
                 hint=f"arena wait {self.name}, arena delete {self.name}",
             )
-        if start_timeout is not None and passed >= start_timeout and seen.observed.started is None:
+        if start_timeout is not None and passed >= start_timeout and not seen.begun:
             raise NotStartedError(
                 f"job {self.name!r} did not start within {start_timeout:g} s: {seen.state.name}",
                 why=showing.with_why(self, seen).why or seen.status.message,

@@ -104,7 +104,7 @@ def whys_of(job: Handle, seen: Seen, facts: Facts | None = None) -> Why | None:
 
     if seen.deleted and seen.cause and seen.why:
         return whys.Why(cause=seen.cause, text=seen.why)
-    facts = facts or (None if seen.deleted else job.where.facts(job.ref))
+    facts = facts or (None if seen.deleted or seen.state.final else job.where.facts(job.ref))
     last = tails(job, seen, whys.TAIL)
     return whys.explain(seen.observed, seen.state, last, seen.waits_for, name=seen.name, facts=facts)
 

@@ -160,6 +160,12 @@ class Seen(Struct, frozen=True, kw_only=True, gc=False):
         return first_failure(self.observed)
 
     @property
+    def begun(self) -> bool:
+        """Whether one of its processes has started, now or in an earlier attempt."""
+        known = (*self.observed.earlier, *self.observed.replicas)
+        return self.state.final or self.state is State.RUNNING or any(replica.started for replica in known)
+
+    @property
     def gpu_seconds(self) -> float:
         """How long GPUs were held: each replica's times the time it ran, over all attempts that have ended."""
         seen = (*self.observed.earlier, *self.observed.replicas)

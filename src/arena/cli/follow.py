@@ -111,7 +111,8 @@ def follow(
     timeout: float | None = None,
     start_timeout: float | None = None,
 ) -> Seen:
-    """Print the lines of a job until it has ended; the job at its end."""
+    """Print the lines of a job until it has ended; the job at its end, with why."""
+    from arena import showing
 
     seen = job.get()
     names = [replica.name for replica in seen.observed.replicas]
@@ -123,7 +124,7 @@ def follow(
     say_notes(job)
     if first is not None:
         last_words(job, seen, printer, first)
-    return seen
+    return showing.with_why(job, seen)
 
 
 @contextmanager
@@ -188,14 +189,12 @@ def narration(job: Handle, over: threading.Event | None = None) -> Iterator[str]
     for seen in watched(job, SILENCE):
         if (over is not None and over.is_set()) or seen.state.final:
             return
-        line, now = state_line(seen), time.monotonic()
-        if line != last:
-            yield line
-        elif now - said >= SILENCE:
-            yield f"{line} ({minutes(seen)} min)"
-        else:
+        mark, now = f"{seen.state} {seen.reason}", time.monotonic()
+        if mark == last and now - said < SILENCE:
             continue
-        last, said = line, now
+        line = told_line(job, seen)
+        yield line if mark != last else f"{line} ({minutes(seen)} min)"
+        last, said = mark, now
 
 
 def minutes(seen: Seen) -> int:
@@ -210,7 +209,19 @@ def watched(job: Handle, seconds: float) -> Iterator[Seen]:
     yield from job.where.watch(job.ref, due)
 
 
+def told_line(job: Handle, seen: Seen) -> str:
+    """The line of a state with why a job waits, where somebody can be asked."""
+    from arena import showing
+    from arena.cli.output import cell
+    from arena.errors import ArenaError
+
+    try:
+        return cell(state_line(showing.with_why(job, seen) if seen.state.name == "PENDING" else seen))
+    except ArenaError:  # a line beside the job's own is never why a command fails
+        return cell(state_line(seen))
+
+
 def state_line(seen: Seen) -> str:
     """`mnist: QUEUED, waits for bert-x2p1`."""
-    more = ", ".join(part for part in (seen.status.message or seen.reason,) if part)
+    more = seen.why or seen.status.message or seen.reason
     return f"{seen.name}: {seen.state.name}" + (f", {more}" if more else "")

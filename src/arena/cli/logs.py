@@ -56,8 +56,8 @@ def logs(ctx: click.Context, /, name: str, kind: str, fmt: str, **asked: Any) ->
     seen = job.get()
     common.say_recorded(job, seen)
     query, names = _query(seen, asked)
-    if not seen.observed.started and not seen.state.final:
-        common.say(follow.state_line(seen))
+    if not seen.begun:
+        common.say(follow.told_line(job, seen))
         if not asked["follow"] or asked["no_wait"]:
             return 0
     forced = True if asked["prefix"] else False if asked["raw"] or common.compat() else None
@@ -68,7 +68,7 @@ def logs(ctx: click.Context, /, name: str, kind: str, fmt: str, **asked: Any) ->
         except Interrupt as stop:
             seen = job.get()
             if not seen.state.final:
-                common.say(follow.state_line(seen))
+                common.say(follow.told_line(job, seen))
                 common.say(f"{job.name} goes on: arena logs {job.name} -f, arena delete {job.name}")
             return stop.exit_code
     common.say_notes(job)
