@@ -118,17 +118,25 @@ Examples:
 @click.option("-g", "--gpu", is_flag=True, hidden=True)
 @common.output_option("text", "wide", "json", "yaml", "name")
 @click.pass_context
-def get(ctx: click.Context, /, name: str, kind: str, fmt: str, **_: Any) -> int:
+def get(ctx: click.Context, /, name: str, kind: str, fmt: str, events: bool, **_: Any) -> int:
     """Show one job: its state, why it is in it, and its replicas."""
+    from arena import showing
     from arena.cli import output
 
-    seen = common.named(common.client(ctx), name, kind).get()
+    job = common.named(common.client(ctx), name, kind)
+    seen = job.get()
+    facts = job.where.facts(job.ref) if events else None
+    seen = showing.with_why(job, seen, facts) if fmt != "name" else seen
+    for note in facts.notes if facts else ():
+        common.say(f"Note: {note}")
     if fmt == "name":
         output.emit([seen.name], "name")
     elif fmt in ("json", "yaml"):
         output.emit(output.job_json(seen), fmt)
     else:
-        output.write(output.get_text(seen, datetime.now(UTC), wide=fmt == "wide", color=output.use_color(sys.stdout)))
+        now, color = datetime.now(UTC), output.use_color(sys.stdout)
+        shown = output.event_rows(facts.events, now) if events and facts else ()
+        output.write(output.get_text(seen, now, events=shown, wide=fmt == "wide", color=color))
     return 0
 
 
@@ -145,10 +153,14 @@ def why(ctx: click.Context, name: str, kind: str, fmt: str) -> int:
     job = common.named(common.client(ctx), name, kind, gone=True)
     seen = job.get()
     common.say_recorded(job, seen)
+    facts = None if seen.deleted else job.where.facts(job.ref)
+    found = showing.whys_of(job, seen, facts)
+    for note in facts.notes if facts else ():
+        common.say(f"Note: {note}")
     if fmt == "text":
-        click.echo(showing.why(job))
+        click.echo(output.why_text(seen, found))
     else:
-        output.emit(output.why_json(seen, showing.explained(job)), fmt)
+        output.emit(output.why_json(seen, found), fmt)
     return 0
 
 

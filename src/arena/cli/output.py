@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from arena.backends.base import Plan
     from arena.errors import ArenaError
     from arena.job import Job
+    from arena.waits import Event
     from arena.why import Why
 
 T = TypeVar("T")
@@ -63,6 +64,27 @@ def why_json(seen: Seen, why: Why | None) -> dict[str, Any]:
         "evidence": [mask(line) for line in why.evidence] if why else [],
         "next": mask(why.next) if why else "",
     }
+
+
+def why_text(seen: Seen, why: Why | None) -> str:
+    """The answer of `arena why`, each line in one line and without secrets; the state while all is well."""
+    from arena.why import render as rendered
+
+    lines = rendered(why).splitlines() if why else [f"{seen.name} is {seen.state.name}"]
+    return "\n".join(cell(line) for line in map(_mask(seen), lines))
+
+
+def event_rows(events: Sequence[Event], now: datetime) -> list[tuple[str, str, str, str]]:
+    """The events of a job as rows for `get`: source, type, age, message."""
+    return [
+        (
+            f"{one.kind.lower()}/{one.name}",
+            one.type,
+            short_duration((now - one.at).total_seconds()) if one.at else "",
+            f"[{one.reason}] {one.message}" + (f" (x{one.count})" if one.count > 1 else ""),
+        )
+        for one in events
+    ]
 
 
 def error_json(error: ArenaError) -> dict[str, Any]:

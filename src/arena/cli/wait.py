@@ -48,11 +48,12 @@ def wait(ctx: click.Context, name: str, kind: str, timeout: str, start_timeout: 
 
 
 def waited(job: Handle, timeout: float | None, start_timeout: float | None) -> Seen:
-    """The job at its end; each state and each quiet minute is a line on stderr."""
+    """The job at its end, with why; each state and each quiet minute is a line on stderr."""
+    from arena import showing
     from arena.cli import follow
 
     with follow.narrated(job):
-        return job.wait(timeout, start_timeout=start_timeout)
+        return showing.with_why(job, job.wait(timeout, start_timeout=start_timeout))
 
 
 def ended(seen: Seen) -> int:

@@ -50,7 +50,8 @@ def gather(api: Api, found: Found) -> Facts:
     stuck = [pod for pod in found.pods if _is_stuck(pod)]
     calls: list[Callable[[], Any]] = [lambda: api.list(EVENTS.format(metadata.namespace), Raised).items]
     calls += [lambda: api.list("/api/v1/nodes", Node).items] if stuck else []
-    raised, nodes = [*together(calls), []][:2]
+    answers: list[Any] = [*together(calls), []]
+    raised, nodes = answers[:2]
     notes = [f"{what} may not be read" for what, answer in (("events", raised), ("nodes", nodes)) if _failed(answer)]
     return Facts(
         kind=found.engine.kind,
@@ -75,8 +76,8 @@ def _is_stuck(pod: Pod) -> bool:
 def _untouched(found: Found) -> float:
     """For how many seconds nobody has written a status or made a pod; 0 where somebody has."""
     thing = found.thing
-    created = thing.metadata.creation_timestamp
-    if found.pods or not created or thing.status != type(thing.status)():
+    created: datetime | None = thing.metadata.creation_timestamp
+    if found.pods or created is None or thing.status != type(thing.status)():
         return 0.0
     return max(0.0, (datetime.now(UTC) - created).total_seconds())
 
