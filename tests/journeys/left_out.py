@@ -79,6 +79,11 @@ CLUSTER_RULES: tuple[Rule, ...] = (
     Rule(r"\barena delete both$", "needs a service beside a job of the same name; there is no `serve` yet"),
     Rule(r"\barena serve\b", "there is no `serve` yet"),
     Rule(r"\barena submit volcano\b", "there is no `submit volcano` yet"),
+    Rule(
+        r"(?<=\$ )old delete from-py -n team-a",
+        "Arena (Go) does not wait until the pods are gone",
+        instead="old delete from-py -n team-a && kubectl wait --for=delete pod/from-py-master-0 --timeout=60s >&2",
+    ),
     Rule(r"^(?=\$ python3 -c 'from arenasdk)\$ ", "arenasdk lies in a folder of its own", "$ PYTHONPATH=$ARENASDK "),
 )
 
