@@ -74,8 +74,6 @@ def _is_kind(word: str) -> bool:
 
 def fetched(job: Handle, paths: Sequence[str], finish: Callable[[], int]) -> int:
     """The code of `finish`, while the paths are brought beside it; 125 where a job that succeeded left one behind."""
-    if not paths:
-        return finish()
     fetching = _Fetching(job, paths)
     fetching.start()
     code = finish()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -313,7 +313,6 @@ def _make(
     client: Client | None = None,
 ) -> int:
     """Plan, say what was chosen, and do it."""
-    from arena.cli.copy import fetched
     from arena.cli.signals import Interrupt, Signals
     from arena.errors import ArenaError
 
@@ -335,9 +334,8 @@ def _make(
                 handle = client.submit(plan, replace=given["replace"], force=given["force"])
                 _say_notes(handle)
                 submitted(handle, given, attached=attached, followed=creates == "run")
-            if not attached:
-                return 0
-            return fetched(handle, paths, partial(finish, handle, given, limits, followed=creates == "run"))
+            ended = partial(finish, handle, given, limits, followed=creates == "run")
+            return (_fetched(handle, paths, ended) if paths else ended()) if attached else 0
         except Interrupt as stop:
             return _interrupted(handle, stop, signals, given) if handle else stop.exit_code
         except BrokenPipeError:
@@ -349,6 +347,12 @@ def _make(
             handle.delete(force=True)
             what = f"job {handle.name!r} was deleted: its time was over" if error.exit_code == 124 else error.what
             raise type(error)(what, why=error.why or "--rm ties it to this command") from error
+
+
+def _fetched(job: Handle, paths: Sequence[str], ended: Callable[[], int]) -> int:
+    from arena.cli.copy import fetched
+
+    return fetched(job, paths, ended)
 
 
 def limits_of(given: Mapping[str, Any]) -> Limits:
