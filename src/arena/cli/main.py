@@ -33,6 +33,7 @@ COMMANDS = {
     "history": ("arena.cli.look", "history", "List all runs that are remembered."),
     "export": ("arena.cli.again", "export", "Print the run file of a job."),
     "rerun": ("arena.cli.again", "rerun", "Run a job again with its recorded code."),
+    "doctor": ("arena.cli.doctor", "doctor", "Say which cluster, rights, kinds and limits there are."),
     "config": ("arena.cli.config", "config", "Show the settings and where they come from, or set one."),
     "schema": ("arena.cli.config", "schema", "Print the JSON Schema of run files."),
     "completion": ("arena.cli.completion", "completion", "Print the completion script of a shell."),
