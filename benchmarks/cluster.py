@@ -34,13 +34,13 @@ def main() -> int:
         fill(bed.api())
         env = {key: value for key, value in os.environ.items() if not key.startswith(("ARENA_", "PYTHON"))}
         env |= {"HOME": folder, "KUBECONFIG": str(bed.kubeconfig("admin")), "ARENA_JOB_NAMESPACE": "load"}
-        program = str(Path(sys.executable).with_name("arena"))
+        arena = str(Path(sys.executable).with_name("arena"))
         kubectl = [str(program("kubectl")), "-n", "load", "get"]
         commands = {
-            "arena list": [program, "list"],
-            "arena list -o json": [program, "list", "-o", "json"],
-            "arena get": [program, "get", "job-7"],
-            "arena submit --dry-run": [program, "submit", "pytorch", "--name", "x", "--image", "i", "--dry-run", "true"],
+            "arena list": [arena, "list"],
+            "arena list -o json": [arena, "list", "-o", "json"],
+            "arena get": [arena, "get", "job-7"],
+            "arena submit --dry-run": [arena, "submit", "pytorch", "--name", "x", "--image", "i", "--dry-run", "true"],
             "kubectl get jobs": [*kubectl, "pytorchjobs"],
             "kubectl get jobs, pods": [*kubectl, "pytorchjobs,pods"],
         }
@@ -68,7 +68,7 @@ def running(api: Api) -> int:
 
 def node(number: int) -> dict[str, Any]:
     name = f"kwok-{number}"
-    room = {"cpu": "64", "memory": "256Gi", "pods": "110", "nvidia.com/gpu": "64"}
+    room = {"cpu": "256", "memory": "1Ti", "pods": "110", "nvidia.com/gpu": "64"}
     return {
         "metadata": {"name": name, "labels": {"type": "kwok", "kubernetes.io/hostname": name}},
         "status": {"capacity": room, "allocatable": room},
