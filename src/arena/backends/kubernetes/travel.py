@@ -37,6 +37,9 @@ THEN = 946_684_800  # the time of every file: 2000, as zip archives know no earl
 LARGEST = 5  # files that a refusal names
 FOLDER = "/arena/code"
 OTHER_WAYS = (
+    "leave files out in .arenaignore, put them into the image (--image), let the program clone them with git,"
+    " or send none: ARENA_UPLOAD_MAX=0"
+)
     "leave files out in .arenaignore, put them into the image (--image), or let the program clone them with git"
 )
 
