@@ -22,6 +22,23 @@ if TYPE_CHECKING:
     from arena.waits import Facts
 
 # Each cause, and the reasons it may stand beside; docs/why.md tells what to do about it.
+ON_CLUSTERS: Mapping[str, tuple[str, ...]] = {
+    "NeverFits": ("Unschedulable",),
+    "Quota": ("FailedCreate", "FailedCreatePod"),
+    "PodsRefused": ("FailedCreate", "FailedCreatePod"),
+    "NoController": (),
+    "ImagePull": ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"),
+    "MissingConfig": ("CreateContainerConfigError",),
+    "MissingVolume": ("Unschedulable", "FailedMount", "FailedAttachVolume"),
+    "InitContainer": ("InitContainerFailed",),
+    "Suspended": ("Suspended",),
+    "Evicted": ("Evicted",),
+    "Preempted": ("Preempted", "Preempting"),
+    "NodeLost": ("NodeLost", "NodeShutdown"),
+    "NodeRefused": ("UnexpectedAdmissionError", "OutOfcpu"),
+    "BackoffLimit": ("BackoffLimitExceeded",),
+    "Deleted": ("Deleted",),
+}
 CAUSES: Mapping[str, tuple[str, ...]] = {
     "MemoryLimit": ("OOMKilled",),
     "GpuMemory": ("Error",),
@@ -38,21 +55,7 @@ CAUSES: Mapping[str, tuple[str, ...]] = {
     "Queue": ("Queue",),
     "GPUs": ("GPUs",),
     "Unschedulable": ("Unschedulable",),
-    "NeverFits": ("Unschedulable",),
-    "Quota": ("FailedCreate", "FailedCreatePod"),
-    "PodsRefused": ("FailedCreate", "FailedCreatePod"),
-    "NoController": (),
-    "ImagePull": ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"),
-    "MissingConfig": ("CreateContainerConfigError",),
-    "MissingVolume": ("Unschedulable", "FailedMount", "FailedAttachVolume"),
-    "InitContainer": ("InitContainerFailed",),
-    "Suspended": ("Suspended",),
-    "Evicted": ("Evicted",),
-    "Preempted": ("Preempted", "Preempting"),
-    "NodeLost": ("NodeLost", "NodeShutdown"),
-    "NodeRefused": ("UnexpectedAdmissionError", "OutOfcpu"),
-    "BackoffLimit": ("BackoffLimitExceeded",),
-    "Deleted": ("Deleted",),
+    **ON_CLUSTERS,
 }
 
 DISAGREE = timedelta(seconds=30)  # after the last end, before an operator that says Running is doubted
