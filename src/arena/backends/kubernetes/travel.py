@@ -40,8 +40,6 @@ OTHER_WAYS = (
     "leave files out in .arenaignore, put them into the image (--image), let the program clone them with git,"
     " or send none: ARENA_UPLOAD_MAX=0"
 )
-    "leave files out in .arenaignore, put them into the image (--image), or let the program clone them with git"
-)
 
 
 class Parcel(Struct, frozen=True, kw_only=True):
