@@ -107,6 +107,12 @@ class JobCommand(click.Command):
         """Whether words before `--` are one line for a shell: in the commands that Arena (Go) has, too."""
         return self.interspersed and declared.job_class(self.kind).one_line
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """What click offers, without old spellings."""
+        options = [param for param in self.get_params(ctx) if isinstance(param, JobOption)]
+        old = {spelling for option in options for spelling in option.opts if spelling not in option.shown}
+        return [item for item in super().shell_complete(ctx, incomplete) if item.value not in old]
+
     def own_words(self, args: Sequence[str]) -> list[str]:
         """The words that are arena's, as far as they can be told: those before the program."""
         own: list[str] = []
