@@ -82,7 +82,8 @@ def test_what_the_operator_tells_a_process_is_what_a_seat_is_told(node: Bed, nam
 
     def told_all() -> Observed | None:
         now = seen(alice, engine_name, name)
-        return now if all(replica.started and log(alice, replica.pod).endswith("}\n") for replica in now.replicas) else None
+        whole = all(one.started and log(alice, one.pod).endswith("}\n") for one in now.replicas)
+        return now if whole else None
 
     found = wait_for("processes that say what they were told", told_all, 100)
 
