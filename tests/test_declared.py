@@ -24,7 +24,7 @@ from arena.errors import SpecError
 from arena.job import Job, Role, flag
 from arena.jobs.plain import PlainJob
 from arena.jobs.tensorflow import TensorFlowJob
-from plugins.strategies import KINDS, any_job, same, words
+from plugins.strategies import KINDS, any_job, patient, same, words
 
 
 def refused(kind: str, **values: object) -> str:
@@ -102,11 +102,13 @@ def test_a_field_without_default_must_be_given() -> None:
 # The way there and back
 
 
+@patient
 @given(any_job)
 def test_plain_values_make_the_same_job_again(job: Job) -> None:
     assert same(build(job.type_name, to_plain(job)), job)
 
 
+@patient
 @given(any_job)
 def test_texts_make_the_same_job(job: Job) -> None:
     assert same(build(job.type_name, texts_of(to_plain(job))), job)  # type: ignore[arg-type]

@@ -15,7 +15,7 @@ from arena.errors import BackendError, NotFoundError, SpecError
 from arena.job import Job, Role
 from arena.jobs.plain import PlainJob
 from arena.jobs.tensorflow import TensorFlowJob
-from plugins.strategies import any_job, same, words
+from plugins.strategies import any_job, patient, same, words
 
 
 def job_of(text: str, **given_: object) -> Job:
@@ -210,11 +210,13 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
 # There and back
 
 
+@patient
 @given(any_job)
 def test_dump_is_read_as_the_same_job(job: Job) -> None:
     assert same(job_of(runfile.dump(job, masked=False)), job)
 
 
+@patient
 @given(any_job)
 def test_a_reader_of_yaml_sees_texts_as_texts(job: Job) -> None:
     plain = to_plain(job)

@@ -14,7 +14,7 @@ from arena import jobs, runfile
 from arena.errors import SpecError
 from arena.job import Job
 from arena.schema import schema
-from plugins.strategies import KINDS, any_job
+from plugins.strategies import KINDS, any_job, patient
 
 ALL = jsonschema.Draft202012Validator(schema())
 ONE = {kind: jsonschema.Draft202012Validator(schema(kind)) for kind in KINDS}
@@ -79,6 +79,7 @@ def test_what_is_refused_is_not_valid(text: str) -> None:
     assert errors(ALL, text)
 
 
+@patient
 @given(any_job)
 def test_every_dump_is_valid(job: Job) -> None:
     for text in (runfile.dump(job), runfile.dump(job, masked=False)):

@@ -14,7 +14,7 @@ from arena.cli.options import JobCommand, JobOption, after_program, params, prog
 from arena.declared import build, fields, leaves
 from arena.errors import SpecError
 from arena.job import Job, Role
-from plugins.strategies import KINDS, any_job, same
+from plugins.strategies import KINDS, any_job, patient, same
 
 EXAMPLES = "\b\nExamples:\n  arena run train.py\n  arena run -w 2 train.py\n  arena run -m pkg.train\n"
 
@@ -219,6 +219,7 @@ def test_flags_and_python_make_the_same_job() -> None:
 COMMANDS = {(kind, way): command(kind, interspersed=way) for kind in KINDS for way in (False, True)}
 
 
+@patient
 @given(any_job, st.booleans())
 def test_any_job_can_be_typed(job: Job, interspersed: bool) -> None:
     made = COMMANDS[job.type_name, interspersed]

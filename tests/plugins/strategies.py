@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from arena import jobs
@@ -107,6 +108,9 @@ def is_valid(job: Job) -> bool:
     except SpecError:
         return False
 
+
+# A busy machine says nothing about the code.
+patient = settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 
 any_job = st.sampled_from(KINDS).flatmap(jobs_of)
 
