@@ -115,6 +115,8 @@ def with_why(job: Handle, seen: Seen, facts: Facts | None = None) -> Seen:
 
     from arena import why as whys
 
+    if seen.backend != "local" and not seen.warnings:
+        seen = replace(seen, warnings=tuple(whys.warnings_of(seen.observed)))
     if seen.why or seen.state.name in ("SUCCEEDED", "UNKNOWN") or (seen.state.name == "RUNNING" and not facts):
         return seen
     found = whys_of(job, seen, facts)

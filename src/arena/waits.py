@@ -171,7 +171,7 @@ def _unschedulable(look: Look) -> Why | None:
 
 def _place(look: Look, words: str) -> str:
     """The flag that opens a node, for the scheduler's words."""
-    if "taint" in words:
+    if not look.facts.mismatch and "taint" in words:
         taint = next(iter(look.facts.taints), "") or _taint(words)
         return (
             f"tolerate the taint: --toleration {taint}"
