@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
@@ -23,7 +24,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct, field, structs
 
-from arena import files, jobs, secrets, status
+from arena import files, jobs, keeping, secrets, status
 from arena.backends.base import Context, Plan, Ref
 from arena.errors import ArenaError, NotFoundError
 from arena.job import Job
@@ -128,9 +129,17 @@ class Record:
             return
         if self.final and not seen.state.final:
             return
-        files.write(self.path / "seen.json", glance_of(seen))
+        now = glance_of(seen)
+        if before and before.cause and not now.cause:
+            now = structs.replace(now, cause=before.cause, why=before.why)
+        files.write(self.path / "seen.json", now)
         if seen.state.final:
             files.write_text(self.path / FINAL, "")
+
+    def explain(self, cause: str, why: str) -> None:
+        """Remember why the job ended as it did."""
+        if glance := self.glance():
+            files.write(self.path / "seen.json", structs.replace(glance, cause=cause, why=why))
 
     def leave(self, by: str) -> None:
         """Remember that the job is gone."""
@@ -174,6 +183,11 @@ class Record:
         """Whether the run was made where this command looks."""
         asked = self.asked()
         return (asked.server, asked.namespace) == (place.server, place.namespace)
+
+    def ended(self) -> float:
+        """When it ended, or was seen last, in seconds since 1970."""
+        gone, glance = self.gone(), self.glance()
+        return (gone.at if gone else glance.at if glance else self.asked().created).timestamp()
 
     def where(self) -> str:
         """The flags that lead to the run: `--context first -n team-a`."""
@@ -223,6 +237,28 @@ class Records:
             record.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             files.write(record.path / "run.json", asked_of(place, seen, plan, mine=mine))
         return record
+
+    def tidy(self) -> None:
+        """Remove records that are too old, and logs that are too many, the oldest first; at most once an hour."""
+        with contextlib.suppress(OSError, ArenaError):
+            lock = keeping.due(self.path / ".kept")
+            if lock is None:
+                return
+            try:
+                self._tidy(self.settings.seconds("history.max_age"), self.settings.size("history.max_size"))
+            finally:
+                os.close(lock)
+
+    def _tidy(self, max_age: float, max_size: int) -> None:
+        oldest, size = files.now().timestamp() - max_age, keeping.size(self.state)
+        for record in reversed(self.all()):
+            if record.ended() < oldest:
+                shutil.rmtree(record.path, ignore_errors=True)
+            elif size > max_size and (record.final or record.gone()):
+                logs = list(record.logs.glob("*/*.log"))
+                size -= sum(path.stat().st_size for path in logs)
+                keeping.remove_logs(logs)
+        keeping.collect(self.state)
 
     # --- code ------------------------------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ from arena.backends.base import Context, LogLine, LogQuery, Plan, Query, Ref, Wa
 from arena.backends.kubernetes import reading, travel
 from arena.backends.kubernetes.backend import KubernetesBackend, matches
 from arena.backends.kubernetes.reading import Found
-from arena.backends.kubernetes.records import Place, Record, Records, joined, unwritable
+from arena.backends.kubernetes.records import Glance, Place, Record, Records, joined, unwritable
 from arena.errors import ArenaError, BackendError, ForbiddenError, NotFoundError
 from arena.quantity import format_age
 from arena.settings import Settings
@@ -69,6 +69,7 @@ class RememberingBackend(KubernetesBackend):
             if self.records.get(ref.run_id) is None:
                 self.records.open(self._place_of(ref), _new(plan, ref, self.user), plan)
                 threading.Thread(target=self._keep_code, args=(ref.run_id, plan.context), name="arena-code").start()
+            self.records.tidy()
         return ref
 
     def _place_of(self, ref: Ref) -> Place:
@@ -164,7 +165,7 @@ class RememberingBackend(KubernetesBackend):
             if record is None:
                 return seen
             if glance := record.glance():
-                seen = _with(seen, glance.observed)
+                seen = _with(seen, glance)
             record.note(seen)
         except (OSError, BackendError) as error:
             self._warn(unwritable(error, self.records.state))
@@ -210,6 +211,7 @@ class RememberingBackend(KubernetesBackend):
             seen = self._remember(now, begin=True)
             if seen.state.final and not seen.deleted:
                 self.save(ref)
+                seen = self._remember(seen)
             yield seen
 
     # --- logs ------------------------------------------------------------------------------------------------
@@ -254,6 +256,8 @@ class RememberingBackend(KubernetesBackend):
             self._remember(reading.seen(found), begin=True)
             if record := self.records.get(ref.run_id):
                 self._keep(record, found)
+                with self._writing():
+                    _explain(record)
 
     def _keep(self, record: Record, found: Found) -> bool:
         """Whether the logs there are could all be kept."""
@@ -326,10 +330,28 @@ class RememberingBackend(KubernetesBackend):
             self.notes.add(line)
 
 
-def _with(seen: Seen, before: Observed) -> Seen:
+def _with(seen: Seen, before: Glance) -> Seen:
     """A job with what was seen of it before."""
-    observed = joined(before, seen.observed)
-    return structs.replace(seen, observed=observed, status=status.decide(observed))
+    observed = joined(before.observed, seen.observed)
+    state = status.decide(observed)
+    known = {"cause": before.cause, "why": before.why} if before.cause and state.state.final and not seen.cause else {}
+    return structs.replace(seen, observed=observed, status=state, **known)
+
+
+def _explain(record: Record) -> None:
+    """Find the cause of a job's end in what was seen and in the last lines that were kept, once."""
+    from arena import why
+    from arena.backends.kubernetes.tapes import read_kept
+
+    seen = record.seen()
+    if seen.cause or not seen.state.final:
+        return
+    tails, failure = {}, seen.first_failure
+    if failure:
+        query = LogQuery(tail=why.TAIL, replicas=frozenset({failure.name}), attempt=failure.attempt)
+        tails = {failure.name: [line.text for line in read_kept(record, seen.observed, query)]}
+    if found := why.explain(seen.observed, seen.state, tails, name=seen.name):
+        record.explain(found.cause or "", why.one_line(found))
 
 
 def _new(plan: Plan, ref: Ref, user: str) -> Seen:

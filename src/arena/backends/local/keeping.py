@@ -7,7 +7,6 @@ touched. A record leaves through `new/`, so that what a kill leaves half-removed
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
 import time
@@ -16,11 +15,10 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from arena import files, logfile
+from arena import files, keeping
 from arena.backends.local import state
 from arena.errors import BackendError
 
-EVERY = 3600.0
 STAMP = "kept"
 
 
@@ -35,7 +33,7 @@ class Record(Struct, frozen=True):
 def keep(folder: state.StateDir, max_age: float, max_size: int) -> None:
     """Remove records older than `max_age` seconds, the oldest logs beyond `max_size` bytes, and code nobody names."""
     with contextlib.suppress(OSError):
-        lock = _due(folder.path / STAMP)
+        lock = keeping.due(folder.path / STAMP)
         if lock is None:
             return
         try:
@@ -46,7 +44,7 @@ def keep(folder: state.StateDir, max_age: float, max_size: int) -> None:
                 if record.ended < oldest:
                     remove(folder, record.run)
             _shrink(folder, [record for record in records if record.ended >= oldest], max_size)
-            _collect(folder)
+            keeping.collect(folder.path)
         finally:
             os.close(lock)
 
@@ -69,17 +67,6 @@ def remove(folder: state.StateDir, run: state.Run) -> None:
         os.close(lock)
 
 
-def _due(stamp: Path) -> int | None:
-    """The lock of whoever looks after the history now; None where that was done in this hour, or is being done."""
-    with contextlib.suppress(FileNotFoundError):
-        if time.time() - stamp.stat().st_mtime < EVERY:
-            return None
-    lock = files.try_lock(stamp)
-    if lock is not None:
-        os.utime(stamp)
-    return lock
-
-
 def _record(run: state.Run) -> Record | None:
     """The run as a record; None while it has not ended, or cannot be read."""
     with contextlib.suppress(BackendError):
@@ -95,46 +82,10 @@ def _logs(run: state.Run) -> Iterator[Path]:
 
 def _shrink(folder: state.StateDir, records: list[Record], max_size: int) -> None:
     """Remove logs, those of the oldest runs first, until the state folder is small enough."""
-    size = _size(folder.path)
+    size = keeping.size(folder.path)
     for record in records:
         if size <= max_size:
             return
         if record.logs:
             size -= record.logs
-            _remove_logs(record.run)
-
-
-def _size(path: Path) -> int:
-    """The bytes of all files below."""
-    total = 0
-    for place, _, names in os.walk(path):
-        for name in names:
-            with contextlib.suppress(OSError):
-                total += os.lstat(os.path.join(place, name)).st_size
-    return total
-
-
-def _remove_logs(run: state.Run) -> None:
-    """Remove the logs of a run, leaving a line that says so in each one's place."""
-    note = f"{logfile.stamp()} stderr F [arena: this log was removed, the history was larger than history.max_size]\n"
-    for path in _logs(run):
-        name, number, _ = path.name.rsplit(".", 2)
-        if logfile.segments(path.parent, name)[:1] == [int(number)] and path.stat().st_size > len(note):
-            files.write_text(path, note)
-        elif path.stat().st_size > len(note):
-            path.unlink()
-
-
-def _collect(folder: state.StateDir) -> None:
-    """Remove the code that no record names; none of it where a record cannot be read."""
-    from arena import code
-
-    named: set[str] = set()
-    for path in (folder.path / "runs").glob("*/code.json"):
-        try:
-            named |= code.Capture.from_json(json.loads(path.read_bytes())).blobs()
-        except FileNotFoundError:
-            continue
-        except (ValueError, KeyError, TypeError, OSError):
-            return
-    code.gc(folder.path / "blobs", named)
+            keeping.remove_logs(list(_logs(record.run)))
