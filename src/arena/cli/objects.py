@@ -24,7 +24,7 @@ def is_object(text: str) -> bool:
     >>> is_object("apiVersion: batch/v1\\nkind: Job"), is_object("type: job")
     (True, False)
     """
-    return all(re.search(rf"""(?m)^[{{\s]*["']?{key}["']?\s*:""", text) for key in ("apiVersion", "kind"))
+    return all(re.search(rf"""(?m)(?:^|[{{,])\s*["']?{key}["']?\s*:""", text) for key in ("apiVersion", "kind"))
 
 
 def cluster_of(client: Client, what: str) -> KubernetesBackend:
