@@ -14,7 +14,7 @@ from arena import jobs, status
 from arena.engines import ENGINES, load
 from arena.engines.base import MANAGED_BY, RUN_ANNOTATION, RUN_LABEL, STOPPED_ANNOTATION, Engine
 from arena.engines.objects import Container, Pod, Template, Thing
-from arena.errors import ArenaError, NotFoundError
+from arena.errors import ArenaError, ForbiddenError, NotFoundError
 from arena.job import Env, Job
 from arena.secrets import MASK
 from arena.status import Observed, Seen
@@ -119,9 +119,11 @@ def _belongs(thing: Thing) -> bool:
 
 
 def _raise_other(answers: Sequence[object]) -> None:
-    for answer in answers:
-        if isinstance(answer, ArenaError) and not isinstance(answer, NotFoundError):
-            raise answer
+    """What kept a kind from being asked; a right that is missing only where no kind could be asked at all."""
+    others = [one for one in answers if isinstance(one, ArenaError) and not isinstance(one, NotFoundError)]
+    failed = [one for one in others if not isinstance(one, ForbiddenError)]
+    if failed or (others and len(others) == len(answers)):
+        raise [*failed, *others][0]
 
 
 def _by_job(pods: Sequence[Pod], kinds: Sequence[Engine]) -> dict[tuple[str, str, str], list[Pod]]:
