@@ -74,12 +74,28 @@ class LazyGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, entry[2]) for name, entry in COMMANDS.items()])
+        if own := plugins():
+            with formatter.section("Programs arena-NAME on the PATH"):
+                formatter.write_dl([(name, path) for name, path in own.items()])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
         from click.shell_completion import CompletionItem
 
         names = [(name, entry[2]) for name, entry in COMMANDS.items() if name.startswith(incomplete)]
         return [CompletionItem(name, help=text) for name, text in names]
+
+
+def plugins() -> dict[str, str]:
+    """The programs `arena-NAME` on the PATH that are commands, each where it is found first."""
+    found: dict[str, str] = {}
+    for folder in os.environ.get("PATH", "").split(os.pathsep):
+        with contextlib.suppress(OSError):
+            names = [entry for entry in os.listdir(folder or ".") if entry.startswith("arena-")]
+            for name in sorted(names):
+                path = os.path.join(folder, name)
+                if os.access(path, os.X_OK) and name[6:] not in COMMANDS:
+                    found.setdefault(name[6:], path)
+    return found
 
 
 def plugin(name: str) -> click.Command | None:
