@@ -36,6 +36,7 @@ class Operator(NamedTuple):
     without: tuple[str, ...] = ()  # lines of its kustomizations that would fetch from the net
     needs: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()
+    files: tuple[tuple[str, str], ...] = ()  # what its program finds in /etc/config
     probe: tuple[str, Object] | None = None  # a create that is tried, not done, until the webhook answers
 
 
@@ -47,6 +48,25 @@ _PYTORCHJOB: Object = {
     "metadata": _META,
     "spec": {"pytorchReplicaSpecs": {"Master": {"replicas": 1, "template": _POD}}},
 }
+# The operator's own words but for the resources: 64 workers that wait for their master fit on two cores.
+_WAIT_FOR_MASTER = """
+- name: init-pytorch
+  image: {{.InitContainerImage}}
+  imagePullPolicy: IfNotPresent
+  resources:
+    limits:
+      cpu: 500m
+      memory: 20Mi
+    requests:
+      cpu: 10m
+      memory: 10Mi
+  command:
+  - sh
+  - -c
+  - >-
+    err=1; for i in $(seq {{.MaxTries}}); do if nslookup {{.MasterAddr}}; then err=0 && break; fi;
+    echo waiting for master; sleep 2; done; exit $err
+"""
 _JOBSET: Object = {
     "apiVersion": "jobset.x-k8s.io/v1alpha2",
     "kind": "JobSet",
@@ -76,6 +96,7 @@ OPERATORS = {
             ("overlays/standalone",),
             "kubeflow",
             arguments=(f"-pytorch-init-container-image={WORK}", f"-mpi-kubectl-delivery-image={DELIVERY}"),
+            files=(("initContainer.yaml", _WAIT_FOR_MASTER),),
             probe=("/apis/kubeflow.org/v1/namespaces/default/pytorchjobs", _PYTORCHJOB),
         ),
         Operator("mpi", "mpi-operator", "manifests", ("overlays/standalone",), "mpi-operator"),
@@ -104,6 +125,7 @@ OPERATORS = {
 TRAINING_WITHOUT_MPI = tuple(
     f"--enable-scheme={kind}" for kind in ("tfjob", "pytorchjob", "xgboostjob", "paddlejob", "jaxjob")
 )
+FILES = "testbed-files"
 MPI_KIND = "mpijobs.kubeflow.org"
 WEBHOOKS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 
@@ -127,7 +149,7 @@ def install(bed: "Bed", names: tuple[str, ...], *, pods: bool) -> None:
     documents = [
         changed
         for operator in operators
-        for document in manifests(operator)
+        for document in (*manifests(operator), *_files(operator))
         if (changed := adapt(document, operator, names)) and (pods or document["kind"] == "CustomResourceDefinition")
     ]
     _create(bed, sorted(documents, key=lambda document: document["kind"] != "Namespace"))
@@ -168,6 +190,8 @@ def adapt(document: Object, operator: Operator, names: tuple[str, ...]) -> Objec
     for container in changed["spec"]["template"]["spec"]["containers"]:
         extra = TRAINING_WITHOUT_MPI if operator.name == "training" and "mpi" in names else ()
         _adapt_container(container, operator, [*operator.arguments, *extra])
+    if operator.files:
+        _mount_files(changed["spec"]["template"]["spec"])
     return changed
 
 
@@ -179,6 +203,18 @@ def _adapt_container(container: Object, operator: Operator, arguments: list[str]
         container["args"] = [*container.get("args", []), *arguments]
     if "readinessProbe" in container:
         container["readinessProbe"].update(initialDelaySeconds=0, periodSeconds=1)
+
+
+def _files(operator: Operator) -> list[Object]:
+    meta = {"name": FILES, "namespace": operator.namespace}
+    found = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": dict(operator.files)}
+    return [found] if operator.files else []
+
+
+def _mount_files(spec: Object) -> None:
+    spec.setdefault("volumes", []).append({"name": FILES, "configMap": {"name": FILES}})
+    for container in spec["containers"]:
+        container.setdefault("volumeMounts", []).append({"name": FILES, "mountPath": "/etc/config"})
 
 
 def manifests(operator: Operator, *, later: bool = False) -> Iterator[Object]:
