@@ -234,7 +234,8 @@ class Records:
         """The record of a job, made where there is none; OSError where the folder cannot be written."""
         record = Record(self.path / seen.run_id)
         if not (record.path / "run.json").exists():
-            record.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for folder in (self.state, record.path.parent, record.path):  # parents made in passing would be open to all
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             files.write(record.path / "run.json", asked_of(place, seen, plan, mine=mine))
         return record
 
