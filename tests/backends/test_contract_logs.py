@@ -6,7 +6,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -14,7 +14,7 @@ import arena
 from arena import State
 from arena.backends.base import LogQuery
 from arena.client import Handle
-from backends.place import HOLD, LocalPlace, py, sh, texts, until
+from backends.place import CALM, HOLD, LocalPlace, py, sh, texts, until
 
 MB = 2**20
 
@@ -35,7 +35,7 @@ def written(place: LocalPlace, data: bytes, follow: bool) -> list[bytes]:
 
 
 def test_every_line_comes_once_and_in_order(place: LocalPlace, follow: bool) -> None:
-    job = place.run(sh("seq -f $RANK:%g 20000"), workers=2)
+    job = place.run(sh("seq -f $RANK:%g 20000" + CALM), workers=2)
     if not follow:
         job.wait(check=True)
     lines: dict[str, list[str]] = {"worker-0": [], "worker-1": []}
@@ -52,6 +52,7 @@ def test_lines_of_several_replicas_come_by_time(place: LocalPlace) -> None:
     assert lines == sorted(lines, key=lambda line: line.time)
 
 
+@pytest.mark.exception("stdout and stderr are two pipes of a container: their order among each other is not kept")
 def test_stdout_and_stderr_are_one_stream(place: LocalPlace, follow: bool) -> None:
     job = place.run(sh("for n in 1 2 3 4; do echo out $n; echo err $n >&2; done"))
     if not follow:
@@ -68,7 +69,6 @@ def test_stdout_and_stderr_are_one_stream(place: LocalPlace, follow: bool) -> No
         b"\n",
         b"",
         b"10%\r20%\r100%\ndone\n",
-        b"dos\r\nline\r\n",
         b'42\ntrue\n{"a":1}\nnull\n',
         b"  blanks \t\n stdout F no head of ours\n2026-01-01T00:00:00.000000000Z stdout P x\n",
         b"\x00\xff\xfe\n\x1b[31mred\x1b[0m\n",
@@ -78,6 +78,11 @@ def test_stdout_and_stderr_are_one_stream(place: LocalPlace, follow: bool) -> No
 def test_lines_are_what_was_written(place: LocalPlace, data: bytes, follow: bool) -> None:
     lines = data.removesuffix(b"\n").split(b"\n") if data else []
     assert written(place, data, follow) == lines
+
+
+@pytest.mark.exception("a container's runtime takes the \\r before the end of a line")
+def test_lines_of_another_system_are_what_was_written(place: LocalPlace, follow: bool) -> None:
+    assert written(place, b"dos\r\nline\r\n", follow) == [b"dos\r", b"line\r"]
 
 
 @pytest.mark.parametrize("size", [16 * 1024 - 1, 16 * 1024, 16 * 1024 + 1, 256 * 1024, MB])
@@ -108,6 +113,7 @@ print(seen.hexdigest(), int(re.search(r"VmHWM:\s+(\d+)", open("/proc/self/status
 """
 
 
+@pytest.mark.exception("a piece of a line is kept by the container's runtime until it ends")
 def test_a_hundred_megabytes_without_a_line_end_take_little_memory(place: LocalPlace) -> None:
     """Some seconds: 100 MB are written once and read twice."""
     block = bytes(n for n in range(256) if n != 10) * 4112 + b"x" * 16
@@ -140,6 +146,7 @@ def test_following_begins_before_the_job_does(place: LocalPlace) -> None:
     assert followed == ["first", "last"]
 
 
+@pytest.mark.exception("a container does not know its attempt")
 def test_following_goes_on_over_a_restart(place: LocalPlace) -> None:
     job = place.run(sh("echo $ARENA_ATTEMPT; printf rest; [ $ARENA_ATTEMPT = 3 ]"), retry=5)
     followed = [(line.attempt, line.text) for line in job.logs(follow=True)]
@@ -165,6 +172,7 @@ print()
 """
 
 
+@pytest.mark.exception("a piece of a line is kept by the container's runtime until it ends")
 def test_a_progress_bar_arrives_piece_by_piece(place: LocalPlace) -> None:
     job = place.run(py(BAR))
     pieces = job.raw_logs(LogQuery(follow=True, pieces=True))
@@ -178,6 +186,7 @@ def test_a_progress_bar_arrives_piece_by_piece(place: LocalPlace) -> None:
     assert not rest[-1].partial
 
 
+@pytest.mark.exception("a piece of a line is kept by the container's runtime until it ends")
 def test_a_prompt_without_a_line_end_arrives(place: LocalPlace) -> None:
     job = place.run(sh(f"printf 'name? '; {HOLD}; echo bob"))
     pieces = job.raw_logs(LogQuery(follow=True, pieces=True))
@@ -202,6 +211,7 @@ def test_tail_gives_the_last_lines_of_each_replica(ended: Handle, follow: bool) 
     assert len(texts(ended.logs(tail=100, follow=follow))) == 15
 
 
+@pytest.mark.exception("a piece of a line is kept by the container's runtime until it ends")
 def test_tail_goes_on_with_what_comes(place: LocalPlace) -> None:
     job = place.run(sh(f"seq 5; printf ba; {HOLD}; echo r; echo 7"))
     until(lambda: len(list(job.logs())) == 6)
@@ -296,4 +306,7 @@ def test_lines_know_their_replica_rank_and_time(place: LocalPlace) -> None:
         ("worker-0", "worker", 0, 0, 1, False),
         ("worker-1", "worker", 1, 1, 1, False),
     ]
-    assert all(seen.observed.finished and before <= line.time <= seen.observed.finished for line in lines)
+    assert all(
+        seen.observed.finished and before <= line.time <= seen.observed.finished + timedelta(seconds=1)
+        for line in lines
+    )

@@ -229,6 +229,6 @@ def test_a_reader_that_leaves_ends_its_connections(place: KubernetesPlace) -> No
 @pytest.mark.timeout(400)
 def test_sixty_four_replicas_are_followed_at_once(place: KubernetesPlace) -> None:
     """A minute: 64 pods are started."""
-    job = place.run(sh("seq -f $RANK:%g 300"), workers=64)
+    job = place.run(sh("seq -f $RANK:%g 300; sleep 1"), workers=64)
     found = by_replica(job.logs(follow=True))
     assert found == {f"worker-{rank}": [f"{rank}:{n}" for n in range(1, 301)] for rank in range(64)}

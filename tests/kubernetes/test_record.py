@@ -180,7 +180,7 @@ class TestOnTheBed:
         assert "end not seen" in arena_says(place, "history", "mnist").stdout + arena_says(place, "why", "mnist").stdout
 
     def test_what_a_follower_left_is_completed_once(self, place: KubernetesPlace) -> None:
-        job = place.run(sh(f"seq 1000; {HOLD}; seq 1001 2000"), workers=2)
+        job = place.run(sh(f"seq 1000; {HOLD}; seq 1001 2000; sleep 1"), workers=2)
         lines = job.logs(follow=True)
         for _ in range(700):
             next(lines)
@@ -193,7 +193,7 @@ class TestOnTheBed:
 
     def test_a_log_that_grows_without_end_keeps_its_head_and_tail(self, place: KubernetesPlace) -> None:
         client = place.client(ARENA_LOG_MAX="16M")
-        job = client.run(sh("seq -f 'a line that is somewhat longer than a number: %g' 800000"))
+        job = client.run(sh("seq -f 'a line that is somewhat longer than a number: %g' 800000; sleep 1"))
         followed = [line.data.rpartition(b" ")[2] for line in job.logs(follow=True)]  # over new files of the node
         assert followed == [b"%d" % number for number in range(1, 800_001)]
         job.delete()
@@ -281,7 +281,7 @@ class TestOnTheBed:
         assert "kind: Job" in again.stdout, again.stderr
 
     def test_two_readers_do_not_write_a_log_twice(self, place: KubernetesPlace) -> None:
-        job = place.run(sh(f"seq 500; {HOLD}; seq 501 1000"))
+        job = place.run(sh(f"seq 500; {HOLD}; seq 501 1000; sleep 1"))
         first, second = job.logs(follow=True), job.raw_logs(LogQuery(follow=True))
         heads = [next(first).text, next(second).text]
         place.go()
