@@ -409,9 +409,9 @@ class Handle:
         """End the job and keep it in the list."""
         return self.where.stop(self.ref)
 
-    def delete(self, *, force: bool = False) -> Seen:
-        """End the job if it runs, and take it from the list; its record stays."""
-        return self.where.delete(self.ref, force=force)
+    def delete(self, *, force: bool = False, wait: bool = True) -> Seen:
+        """End the job if it runs, and take it from the list; its record stays. Returns when its processes are gone."""
+        return self.where.delete(self.ref, force=force, wait=wait)
 
     def why(self) -> str:
         """One cause, its evidence and the next step."""

@@ -187,5 +187,5 @@ class Backend(Protocol):
     def stop(self, ref: Ref) -> Seen:
         """End the job and keep it in the list; returns when nothing of it lives."""
 
-    def delete(self, ref: Ref, *, force: bool = False) -> Seen:
-        """End the job and take it from the list; its record stays."""
+    def delete(self, ref: Ref, *, force: bool = False, wait: bool = True) -> Seen:
+        """End the job and take it from the list; its record stays. Without `wait` its end is only asked for."""

@@ -68,6 +68,7 @@ Examples:
 @click.option("--all", "everything", is_flag=True, help="All my jobs.")
 @click.option("--must-exist", is_flag=True, help="A name that is not there is an error (exit 3).")
 @click.option("--force", is_flag=True, help="Also running jobs of others.")
+@click.option("--no-wait", is_flag=True, help="Do not wait until its pods are gone.")
 @common.type_option()
 @click.pass_context
 def delete(
@@ -78,7 +79,8 @@ def delete(
     chosen = list(dict.fromkeys((*names, *_chosen(client, asked))))
     if not chosen and not (asked["labels"] or asked["state"] or asked["everything"]):
         raise click.UsageError("which jobs? Give names, -l, --state or --all", ctx)
-    return _each(lambda name: _delete(client, name, kind, must_exist=must_exist, force=force), chosen)
+    how = {"force": force, "wait": not asked["no_wait"]}
+    return _each(lambda name: _delete(client, name, kind, must_exist=must_exist, **how), chosen)
 
 
 def _chosen(client: Client, asked: dict[str, Any]) -> list[str]:
@@ -90,12 +92,12 @@ def _chosen(client: Client, asked: dict[str, Any]) -> list[str]:
     return [seen.name for seen in client.seen(query)]
 
 
-def _delete(client: Client, name: str, kind: str, *, must_exist: bool, force: bool) -> int:
+def _delete(client: Client, name: str, kind: str, *, must_exist: bool, **how: bool) -> int:
     """Delete one job, saying what happened; its exit code, so that the others are deleted all the same."""
     from arena.errors import ArenaError, NotFoundError
 
     try:
-        common.named(client, name, kind).delete(force=force)
+        common.named(client, name, kind).delete(**how)
     except NotFoundError as error:
         if not must_exist:
             where = f" ({error.hint})" if "--context" in error.hint else ""

@@ -528,7 +528,7 @@ def _interrupted(job: Handle, stop: Any, signals: Any, given: Mapping[str, Any])
         now = " (or Ctrl-C again, now)" if _by_hand(stop) else ""
         common.say(f"{' ' * len(job.name)}          arena delete {job.name}    to end it{now}")
     if given["rm"] or signals.again(AGAIN if _by_hand(stop) else 0):
-        job.delete(force=True)
+        job.delete(force=True, wait=False)
         common.say(f"job {job.name} was deleted")
     return int(stop.exit_code)
 

@@ -353,8 +353,8 @@ class KubernetesBackend:
         self._until_gone(ref)
         return self.get(ref)
 
-    def delete(self, ref: Ref, *, force: bool = False) -> Seen:
-        """End the job and take it from the list; returns when its pods are gone."""
+    def delete(self, ref: Ref, *, force: bool = False, wait: bool = True) -> Seen:
+        """End the job and take it from the list; returns when its pods are gone, unless nobody waits for them."""
         seen = self.get(ref)
         if seen.user and seen.user != self.user and not seen.state.final and not force:
             raise ForbiddenError(
@@ -362,7 +362,8 @@ class KubernetesBackend:
                 hint=f"arena delete {seen.name} --force",
             )
         self.api.delete(self.reader.path(load(ref.kind), ref.name), uid=seen.uid)
-        self._until_gone(ref)
+        if wait:
+            self._until_gone(ref)
         return reading.left(seen, datetime.now(UTC))
 
     def _until_gone(self, ref: Ref) -> None:

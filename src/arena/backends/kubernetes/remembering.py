@@ -291,10 +291,10 @@ class RememberingBackend(KubernetesBackend):
         with self._last_words(ref):
             return super().stop(ref)
 
-    def delete(self, ref: Ref, *, force: bool = False) -> Seen:
+    def delete(self, ref: Ref, *, force: bool = False, wait: bool = True) -> Seen:
         """End the job and take it from the list; its record is brought up to date before, and stays."""
-        with self._last_words(ref):
-            seen = super().delete(ref, force=force)
+        with self._last_words(ref) if wait else contextlib.nullcontext():
+            seen = super().delete(ref, force=force, wait=wait)
         if record := self.records.get(ref.run_id):
             with self._writing():
                 record.note(seen)

@@ -252,8 +252,8 @@ class LocalBackend:
                 raise BackendError(f"job {ref.name!r} does not end", hint=f"see {run.path / 'supervisor.log'}")
         return self.records.see(run)
 
-    def delete(self, ref: Ref, *, force: bool = False) -> Seen:
-        """End the job and take it from the list; its record stays."""
+    def delete(self, ref: Ref, *, force: bool = False, wait: bool = True) -> Seen:
+        """End the job and take it from the list; its record stays. Here its end takes seconds, and is waited for."""
         run = self.state.run(ref.run_id)
         if damaged(run) and (lock := files.take_lock(run.path / "lock", PATIENCE)) is not None:
             os.close(lock)
