@@ -68,7 +68,8 @@ class RememberingBackend(KubernetesBackend):
         with self._writing():
             if self.records.get(ref.run_id) is None:
                 self.records.open(self._place_of(ref), _new(plan, ref, self.user), plan)
-                threading.Thread(target=self._keep_code, args=(ref.run_id, plan.context), name="arena-code").start()
+                if plan.context.again or (travel.brings_code(plan.job, plan.context) and not plan.job.sync_mode):
+                    threading.Thread(target=self._keep_code, args=(ref.run_id, plan.context), name="arena-code").start()
             self.records.tidy()
         return ref
 
