@@ -6,6 +6,7 @@ up as it does), never a binary fraction on the way, and plain refusals. Nothing 
 
 from __future__ import annotations
 
+import math
 import re
 
 _NANO = 10**9
@@ -42,6 +43,15 @@ def parse_duration(text: str) -> float:
     if nanos > _LONGEST * _NANO:
         raise ValueError(f"{_short(text)} is longer than 100 years")
     return nanos / _NANO
+
+
+def whole_seconds(text: str) -> int:
+    """A duration as whole seconds, rounded up: what Kubernetes takes.
+
+    >>> whole_seconds("300ms"), whole_seconds("2h")
+    (1, 7200)
+    """
+    return math.ceil(parse_duration(text))
 
 
 def format_bytes(count: int) -> str:

@@ -19,10 +19,23 @@ from arena.engines.kubeflow import name_problems
 from arena.engines.objects import Condition, Part, Pod, Template, Thing
 from arena.engines.starter import started
 from arena.job import Role, Seat
-from arena.quantity import parse_duration
+from arena.quantity import whole_seconds
 from arena.status import Observed
 
 PORT = 29500
+USUAL_RETRIES = 6  # of a Job that says nothing
+IN_PLACE = ("OnFailure", "Always")  # policies by which the kubelet starts a container again
+
+
+# Waits until rank 0, $1, is found by its name, which comes a moment after its pod: at most a minute, and not at all
+# where no program of the image can look.
+FIND = r"""has() { command -v "$1" >/dev/null 2>&1; }
+if has getent; then look() { getent hosts "$1"; }
+elif has python3; then look() { python3 -c 'import socket,sys;socket.gethostbyname(sys.argv[1])' "$1"; }
+elif has nslookup; then look() { nslookup "$1"; }
+else exit 0; fi
+n=0; until look "$1" >/dev/null 2>&1 || [ $n -ge 200 ]; do n=$((n+1)); sleep 0.3; done
+"""
 
 
 class JobSpec(Part, frozen=True):
@@ -80,22 +93,22 @@ class IndexedJob:
         role = work.roles[0]
         template = pods.template(work, started(role), self.container, env=_env(work, role, count))
         template["spec"]["subdomain"] = work.name
-        limit = (
-            {"backoffLimitPerIndex": 0}
-            if work.keep_failed or work.job.keep_failed
-            else {"backoffLimit": work.job.retry}
-        )
+        if count > 1:
+            peers = pods.own_init("arena-peers", template["spec"]["containers"][0], FIND, f"{work.name}-0.{work.name}")
+            template["spec"].setdefault("initContainers", []).append(peers)
+        if work.job.restart_policy in IN_PLACE:
+            template["spec"]["restartPolicy"] = "OnFailure"
+        if work.job.running_timeout:  # of the pod: a job's own would count while it waits for a node
+            template["spec"]["activeDeadlineSeconds"] = whole_seconds(work.job.running_timeout)
         spec: Manifest = {
             "completions": count,
             "parallelism": count,
             "completionMode": "Indexed",
-            **limit,
+            **_limits(work),
             "template": template,
         }
-        if work.job.running_timeout:
-            spec["activeDeadlineSeconds"] = int(parse_duration(work.job.running_timeout))
         if work.job.ttl_after_finished:
-            spec["ttlSecondsAfterFinished"] = int(parse_duration(work.job.ttl_after_finished))
+            spec["ttlSecondsAfterFinished"] = whole_seconds(work.job.ttl_after_finished)
         metadata = pods.metadata(work)
         metadata["annotations"] = {**metadata.get("annotations", {}), **gang.remembered(work.roles)}
         return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
@@ -117,10 +130,25 @@ class IndexedJob:
         spec = thing.spec
         count = spec.completions if spec.completions is not None else spec.parallelism
         found = gang.spots([Asked("worker", 1 if count is None else count, spec.template)], thing)
-        return gang.observe(thing, _said(thing), found, pods_, _place, self.container)
+        said = _said(thing)
+        if said.word == "Failed" and any(pod.status.reason == "DeadlineExceeded" for pod in pods_):
+            said = replace(said, word="Deadline", reason="DeadlineExceeded")
+        return gang.observe(thing, said, found, pods_, _place, self.container)
 
     def stopped(self) -> Manifest:
         return {"spec": {"suspend": True}}
+
+
+def _limits(work: Work) -> Manifest:
+    """How often failed pods are started again: not at all, as often as `retry` says, or as a Job does by itself."""
+    job = work.job
+    if work.keep_failed:
+        return {"backoffLimitPerIndex": 0}
+    found: Manifest = {"backoffLimit": job.retry or (0 if job.restart_policy == "Never" else USUAL_RETRIES)}
+    if job.restart_policy == "ExitCode":
+        own = {"containerName": IndexedJob.container, "operator": "In", "values": [*range(1, 128)]}
+        found["podFailurePolicy"] = {"rules": [{"action": "FailJob", "onExitCodes": own}]}
+    return found
 
 
 def _count(roles: Sequence[Role]) -> int:
@@ -148,12 +176,12 @@ def _said(thing: BatchJob) -> Said:
     true = gang.true_conditions(status.conditions)
     stopped = thing.metadata.annotations.get(STOPPED_ANNOTATION)
     begun = Said(started=status.start_time, active=bool(status.active))
-    if ended := true.get("Complete") or true.get("SuccessCriteriaMet"):
+    if ended := true.get("Complete"):
         return replace(begun, word="Succeeded", finished=status.completion_time or ended.last_transition_time)
     if stopped:
         at = true["Suspended"].last_transition_time if "Suspended" in true else None
         return replace(begun, word="Stopped", reason="Stopped", message=stopped, finished=at)
-    if ended := true.get("Failed") or true.get("FailureTarget"):
+    if ended := true.get("Failed"):
         word = "Deadline" if ended.reason == "DeadlineExceeded" else "Failed"
         at = ended.last_transition_time
         return replace(begun, word=word, reason=ended.reason, message=ended.message, finished=at)
@@ -161,6 +189,8 @@ def _said(thing: BatchJob) -> Said:
         queued = any(label in thing.metadata.labels for label in gang.QUEUE_LABELS)
         word, reason = ("Queued", "Queue") if queued else ("Suspended", "Suspended")
         return replace(begun, word=word, reason=reason, active=False)
+    if ending := true.get("FailureTarget"):  # it ends when the last of its pods is gone
+        return replace(begun, word="Running", reason="Failing", message=ending.message)
     if status.start_time is None:
         return replace(begun, reason="NotYetSeen", message="not yet seen by its controller (Kubernetes)")
     return replace(begun, word="Running" if status.active else "")

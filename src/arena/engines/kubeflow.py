@@ -15,7 +15,7 @@ from arena.engines.gang import Asked, Key, Said
 from arena.engines.objects import EMPTY, Condition, Part, Pod, Template, Thing, loosely
 from arena.engines.starter import started
 from arena.job import Role, shorten
-from arena.quantity import parse_duration
+from arena.quantity import whole_seconds
 from arena.status import Observed
 
 LONGEST = 63  # of a DNS label, and of a label's value
@@ -142,9 +142,9 @@ class ReplicaEngine:
         """The run policy: in its place, or, as the first generation has it, in the spec itself."""
         found: Manifest = {"cleanPodPolicy": work.job.clean_task_policy or self.clean(work)}
         if work.job.running_timeout:
-            found["activeDeadlineSeconds"] = int(parse_duration(work.job.running_timeout))
+            found["activeDeadlineSeconds"] = whole_seconds(work.job.running_timeout)
         if work.job.ttl_after_finished:
-            found["ttlSecondsAfterFinished"] = int(parse_duration(work.job.ttl_after_finished))
+            found["ttlSecondsAfterFinished"] = whole_seconds(work.job.ttl_after_finished)
         if work.job.retry or self.is_limited(work):
             found["backoffLimit"] = work.job.retry
         return {"runPolicy": found} if self.knows(work, "runPolicy") else found
@@ -164,8 +164,8 @@ class ReplicaEngine:
         return f"{self.kind}.{self.group}"
 
     def clean(self, work: Work) -> str:
-        """Which pods go at the end: none, so that logs and codes stay until the job is deleted."""
-        return "Running" if work.upstream else "None"
+        """Which pods go at the end: those that still run, so that a gang that failed holds no GPUs; the others stay."""
+        return "None" if work.keep_failed else "Running"
 
     def replica_specs(self, work: Work) -> Manifest:
         """The replica specs by role."""
@@ -180,7 +180,7 @@ class ReplicaEngine:
         template = pods.template(work, started(role), self.container, env=self.env(work, role))
         template["spec"].pop("restartPolicy", None)  # the operator writes it, from the replica spec
         if self.forgets and work.job.running_timeout:
-            template["spec"]["activeDeadlineSeconds"] = int(parse_duration(work.job.running_timeout))
+            template["spec"]["activeDeadlineSeconds"] = whole_seconds(work.job.running_timeout)
         return {"replicas": role.count, "restartPolicy": self.restarts(work, role), "template": template}
 
     def restarts(self, work: Work, role: Role) -> str:

@@ -26,8 +26,11 @@ ISTIO = "sidecar.istio.io/inject"
 KUEUE = "kueue.x-k8s.io/queue-name"
 LABEL_KEY = re.compile(r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
+OWN_INITS = ("arena-code", "arena-peers")
 INDEX_VARIABLE = "ARENA_INDEX"
 INDEX_ANNOTATION = "batch.kubernetes.io/job-completion-index"
+# What the runtime writes in the program's place where the kernel would not start it; the container has code 1 then.
+NOT_STARTED = r"exec [^\n]*: (no such file or directory|exec format error|permission denied)"
 UNREAD = "Error on reading termination message"  # the kubelet's, where a container ended too soon
 # $1 the folder, $2 the archive, $3 its hash. Any sh will do, with tar (and gzip) or any Python; what no program
 # of the image can hash is taken as it is.
@@ -194,16 +197,8 @@ def _add_code(spec: Manifest, work: Work, main: Manifest) -> None:
     assert work.code
     words = [work.code.folder, work.code.key, work.code.sha256]
     mount = {"name": "arena-code", "mountPath": work.code.folder}
-    init: Manifest = {
-        "name": "arena-code",
-        "image": main["image"],
-        "command": ["sh", "-c", escaped(UNPACK), "sh", *words],
-        "volumeMounts": [mount, {"name": "arena-code-in", "mountPath": "/arena/in", "readOnly": True}],
-        "terminationMessagePolicy": "FallbackToLogsOnError",
-        **{key: main[key] for key in ("imagePullPolicy", "securityContext") if key in main},
-    }
-    if resources := _without_devices(main.get("resources", {})):
-        init["resources"] = resources
+    init = own_init("arena-code", main, UNPACK, *words)
+    init["volumeMounts"] = [mount, {"name": "arena-code-in", "mountPath": "/arena/in", "readOnly": True}]
     spec["initContainers"] = [init, *spec.get("initContainers", [])]
     spec.setdefault("volumes", []).extend(
         (
@@ -214,8 +209,20 @@ def _add_code(spec: Manifest, work: Work, main: Manifest) -> None:
     main.setdefault("volumeMounts", []).append(mount)
 
 
+def own_init(name: str, main: Manifest, script: str, *words: str) -> Manifest:
+    """An init container of ours: a shell script in the program's own image, as the program's container is set up."""
+    found: Manifest = {
+        "name": name,
+        "image": main["image"],
+        "command": ["sh", "-c", escaped(script), "sh", *words],
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+    }
+    _take_over(found, main)
+    return found
+
+
 def alike(node: Any) -> None:
-    """Give the containers that lay out code, anywhere in an object, what a patch has set for the program's own."""
+    """Give our init containers, anywhere in an object, what a patch has set for the program's own container."""
     if isinstance(node, list):
         for one in node:
             alike(one)
@@ -223,7 +230,7 @@ def alike(node: Any) -> None:
         for one in node.values():
             alike(one)
         for init in node.get("initContainers") or ():
-            if init.get("name") == "arena-code" and node.get("containers"):
+            if init.get("name") in OWN_INITS and node.get("containers"):
                 _take_over(init, node["containers"][0])
 
 
@@ -355,6 +362,8 @@ def _ended(base: Replica, end: Terminated, attempt: int) -> Replica:
 
 def _code(end: Terminated) -> tuple[int, str]:
     """The exit code as a shell would give it: a container that could not start has 128, only its message tells why."""
+    if end.exit_code == 1 and re.fullmatch(NOT_STARTED, end.message.strip()):
+        return (127 if "no such file" in end.message else 126), "StartError"
     if end.reason not in ("StartError", "ContainerCannotRun"):
         return end.exit_code, "" if end.reason in ("Completed", "Error") and end.exit_code == 0 else end.reason
     missing = re.search(r"no such file or directory|not found", end.message)

@@ -1,6 +1,7 @@
 """Several processes in one replica: a Python file of `--nproc-per-node K` is started K times by what stands here.
 
-The text travels as an argument of the container's command. It ends the others when one fails, and its own code is that
+The text travels as an argument of the container's command. Lines come out whole, one after the other; what has no end
+yet comes when nobody has said anything for half a second. It ends the others when one fails, and its own code is that
 of the one that failed first.
 """
 
@@ -13,9 +14,10 @@ from msgspec.structs import replace
 from arena.job import Role
 
 STARTER = """# arena: K processes
-import os, signal, subprocess, sys, time
+import os, selectors, signal, subprocess, sys, time
 count, words = int(sys.argv[1]), sys.argv[2:]
-env, children, ending = os.environ, [], []
+env, children, ending, rest, quiet = os.environ, [], [], {}, [0]
+pipes = selectors.DefaultSelector()
 def end(number=signal.SIGTERM, _=None):
     ending[:] = ending or [time.monotonic() + 10]
     for child in children:
@@ -30,16 +32,40 @@ for local in range(count):
         if rank in env and world in env:
             own[rank] = str(int(env[rank]) * count + local)
             own[world] = str(int(env[world]) * count)
-    children.append(subprocess.Popen(words, env={**env, **own}))
+    child = subprocess.Popen(words, env={**env, **own}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    children.append(child)
+    pipes.register(child.stdout.fileno(), selectors.EVENT_READ)
+def write(data):
+    while data:
+        data = data[os.write(1, data):]
+def pump(wait):
+    ready = pipes.select(wait)
+    quiet[0] = 0 if ready else quiet[0] + 1
+    if quiet[0] == 10:
+        for fd in list(rest):
+            write(rest.pop(fd))
+    for key, _ in ready:
+        data = os.read(key.fd, 65536)
+        if not data:
+            pipes.unregister(key.fd)
+        lines, newline, tail = (rest.get(key.fd, b"") + data).rpartition(b"\\n")
+        whole = not data or len(tail) > 65536
+        write(lines + newline + (tail if whole else b""))
+        rest[key.fd] = b"" if whole else tail
+    return ready
 first = 0
 while any(child.returncode is None for child in children):
+    pump(0.05) if pipes.get_map() else time.sleep(0.05)
     for child in children:
         if child.returncode is None and child.poll() and not first:
             first = child.returncode if child.returncode > 0 else 128 - child.returncode
             ending or end()
     if ending and time.monotonic() > ending[0]:
         end(signal.SIGKILL)
-    time.sleep(0.05)
+while pipes.get_map() and pump(0):
+    pass
+for tail in rest.values():
+    write(tail)
 sys.exit(first)
 """
 

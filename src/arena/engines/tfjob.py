@@ -9,7 +9,7 @@ from arena.engines.base import Manifest, Work
 from arena.engines.kubeflow import ReplicaEngine, ReplicaJob, ReplicaSpec
 from arena.errors import UnsupportedError
 from arena.job import Role
-from arena.quantity import parse_duration
+from arena.quantity import whole_seconds
 
 PORT = "tfjob-port"  # the name by which the operator finds a role's port
 
@@ -46,7 +46,7 @@ class TFJobEngine(ReplicaEngine):
         found = super().policy(work)
         limit = getattr(work.job, "starting_timeout", "")
         if limit and "runPolicy" not in found:
-            found["startingDeadlineSeconds"] = int(parse_duration(limit))
+            found["startingDeadlineSeconds"] = whole_seconds(limit)
         return found
 
     def replica_spec(self, work: Work, role: Role) -> Manifest:

@@ -21,7 +21,7 @@ from arena.engines.objects import Container as ContainerPart
 from arena.engines.objects import PodSpec as PodPart
 from arena.engines.starter import started
 from arena.job import Seat, is_python_file
-from arena.quantity import parse_duration
+from arena.quantity import whole_seconds
 from arena.status import Observed
 
 RUNTIME = "torch-distributed"
@@ -135,7 +135,7 @@ class TrainJobEngine:
             "trainer": _trainer(work, template),
         }
         if work.job.running_timeout:
-            spec["activeDeadlineSeconds"] = int(parse_duration(work.job.running_timeout))
+            spec["activeDeadlineSeconds"] = whole_seconds(work.job.running_timeout)
         spec.update(_patches(template, self.known(work)))
         return {
             "apiVersion": f"{self.group}/{self.version}",
