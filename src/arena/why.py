@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
 
+from arena import status
 from arena.quantity import format_bytes
 from arena.status import Observed, Replica, State, last_failure
 
@@ -174,22 +175,16 @@ def one_line(why: Why) -> str:
 
 
 def first_failure(observed: Observed, tails: Mapping[str, Sequence[str]] | None = None) -> Replica | None:
-    """The replica that failed first, over all attempts.
-
-    Clusters stamp whole seconds and their clocks differ: among ends within two seconds of each other the one that is
-    not about a lost peer comes first.
-    """
+    """The replica that failed first, over all attempts; the last lines tell whether it only lost a peer."""
     tails = tails or {}
-    failed = [r for r in (*observed.earlier, *observed.replicas) if r.failed and r.ended]
-    failed.sort(key=lambda r: (r.ended, r.rank if r.rank is not None else r.index))
-    return min(_ties(failed), key=lambda r: _about_peer(r, tails.get(r.name, ())), default=None)
+    return status.first_failure(observed, lambda r: _about_peer(r, tails.get(r.name, ())))
 
 
 def error_line(tail: Sequence[str]) -> str:
     """The line that looks like the error: the last exception that is not about a lost peer, else the last line."""
     lines = [line for line in tail if line.strip()]
     raised = [line for line in lines if re.match(_EXCEPTION, line) and "ChildFailedError" not in line]
-    own = [line for line in raised if not re.search(_PEER, line)]
+    own = [line for line in raised if not re.search(status.PEER, line)]
     said = [line for line in lines if re.match(_SAID, line)]
     found = own or raised or said or lines
     return found[-1].strip() if found else ""
@@ -199,19 +194,10 @@ _EXCEPTION = (
     r"\s*(?:\[rank\d+\]: ?|\d+: ?)?(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Failure|Timeout)(?::|\s*$)"
 )
 _SAID = r"(?i)(?:\S+: )?(?:fatal(?: error)?|error|panic|abort)\s*[:\]]"
-_PEER = r"(?i)connection closed by peer|connection reset|broken pipe|NCCL"
-
-
-def _ties(failed: list[Replica]) -> list[Replica]:
-    """Those that may have failed first: one, where the clocks have fractions."""
-    limit = failed[0].ended + timedelta(seconds=2) if failed and failed[0].ended else None
-    near = [r for r in failed if limit and r.ended and r.ended <= limit]
-    whole = all(r.ended and not r.ended.microsecond for r in near)
-    return near if whole else failed[:1]
 
 
 def _about_peer(replica: Replica, tail: Sequence[str]) -> bool:
-    return not replica.oom_kills and re.search(_PEER, error_line(tail)) is not None
+    return not replica.oom_kills and re.search(status.PEER, error_line(tail)) is not None
 
 
 # --- jobs that wait ------------------------------------------------------------------------------------------

@@ -30,6 +30,7 @@ class LocalPlace:
     backend = "local"
     full_state = arena.State.QUEUED
     longest = 63  # letters of a name
+    where = ""
 
     def __init__(self, env: Mapping[str, str], cwd: Path) -> None:
         self.env = env
@@ -101,7 +102,9 @@ class KubernetesPlace(LocalPlace):
             "KUBECONFIG": str(bed.kubeconfig("admin")),
             "ARENA_JOB_NAMESPACE": self.namespace,
             "ARENA_IMAGE": WORK,
+            "ARENA_ENGINES": "job",
         }
+        self.where = f" in namespace {self.namespace!r}"
         bed.kubectl("create", "-f", "-", given=json.dumps(self._objects()))
         bed.wait(
             "an account", lambda: bed.kubectl("-n", self.namespace, "get", "sa", "default", "-o", "name", check=False)

@@ -229,6 +229,7 @@ def test_a_program_that_may_not_run_is_126(place: LocalPlace) -> None:
         assert (seen.exit_code, seen.reason) == (126, "StartError")
 
 
+@pytest.mark.exception("a file without a first line is no program for a container")
 def test_a_script_without_its_first_line_runs_as_in_a_shell(place: LocalPlace) -> None:
     (place.cwd / "bare").write_text("echo $0 $1\n")
     (place.cwd / "bare").chmod(0o755)
@@ -391,7 +392,7 @@ def test_of_three_deletes_the_one_without_a_job_says_so(place: LocalPlace) -> No
             client.get(name).delete()
         except arena.NotFoundError as error:
             missing.append(str(error))
-    assert [text.splitlines()[0] for text in missing] == ["job 'b' not found"]
+    assert [text.splitlines()[0] for text in missing] == [f"job 'b' not found{place.where}"]
     assert client.list() == []
 
 
@@ -410,12 +411,13 @@ def test_what_is_missing_is_said_the_same_way_everywhere(place: LocalPlace, look
     for there in (False, True):
         with pytest.raises(arena.NotFoundError) as caught:
             getattr(client, look)("nothing")
-        assert str(caught.value).splitlines()[0] == "job 'nothing' not found"
+        assert str(caught.value).splitlines()[0] == f"job 'nothing' not found{place.where}"
         assert caught.value.hint
         if not there:
             place.run(["true"]).wait()
 
 
+@pytest.mark.exception("an odd object is shown as what it is: the API server keeps no damaged ones")
 def test_one_odd_job_is_a_warning_and_the_rest_is_listed(place: LocalPlace) -> None:
     job = place.run(["true"], name="fine")
     job.wait()
@@ -447,7 +449,6 @@ def test_list_selects_by_state_label_and_user(place: LocalPlace) -> None:
         ({}, 1),
         ({"retry": 2}, 3),
         ({"restart_policy": "OnFailure", "retry": 1}, 2),
-        ({"restart_policy": "OnFailure"}, 7),
         ({"restart_policy": "ExitCode", "retry": 3}, 1),
     ],
 )
@@ -457,6 +458,7 @@ def test_how_often_a_gang_that_fails_is_started(place: LocalPlace, fields: dict[
     assert [r.exit_code for r in seen.observed.earlier] == [3] * (attempts - 1)
 
 
+@pytest.mark.exception("operators start a pod again where one machine starts the gang again")
 def test_retry_starts_the_whole_gang_with_new_ports_and_keeps_what_was(place: LocalPlace) -> None:
     job = place.run(
         sh('echo $ARENA_ATTEMPT $RANK $MASTER_PORT; [ $ARENA_ATTEMPT -gt 2 ] || exit "1$RANK"'), workers=2, retry=5
@@ -478,11 +480,19 @@ def test_retry_starts_the_whole_gang_with_new_ports_and_keeps_what_was(place: Lo
     assert seen.first_failure.attempt == 1
 
 
+@pytest.mark.exception("operators start a pod again where one machine starts the gang again")
 def test_exit_code_policy_starts_again_after_a_signal(place: LocalPlace) -> None:
     job = place.run(sh("[ $ARENA_ATTEMPT = 2 ] || kill -9 $$"), restart_policy="ExitCode", retry=3)
     assert job.wait().observed.attempt == 2
 
 
+@pytest.mark.exception("the time between two starts is the cluster's, and grows")
+def test_a_gang_that_may_start_again_does_so_six_times(place: LocalPlace) -> None:
+    seen = place.run(sh("exit 3"), restart_policy="OnFailure").wait()
+    assert (seen.observed.attempt, [r.exit_code for r in seen.observed.earlier]) == (7, [3] * 6)
+
+
+@pytest.mark.exception("the time between two starts is the cluster's, and grows")
 def test_stop_ends_a_job_that_starts_again_and_again(place: LocalPlace) -> None:
     job = place.run(["sleep", "0.01"], restart_policy="Always", retry=1000)
     until(lambda: job.get().observed.attempt > 2)
@@ -529,7 +539,7 @@ def test_a_plain_job_has_the_names_of_torch_and_jax(place: LocalPlace) -> None:
         assert (env["PROCESS_ID"], env["NUM_PROCESSES"]) == (str(rank), "2")
         assert env["COORDINATOR_ADDRESS"] == env["MASTER_ADDR"]
         assert env["PYTHONUNBUFFERED"] == "1"
-        assert env["ARENA_ATTEMPT"] == "1"
+        assert env.get("ARENA_ATTEMPT", "1") == "1"
 
 
 def test_processes_per_node_are_started_with_their_ranks(place: LocalPlace) -> None:
@@ -558,6 +568,7 @@ def test_other_programs_with_several_processes_are_refused(place: LocalPlace) ->
         place.run(["./train"], nproc_per_node=2)
 
 
+@pytest.mark.exception("the processes of one container have one log")
 def test_a_rank_is_chosen_among_the_processes_of_a_node(place: LocalPlace) -> None:
     (place.cwd / "say.py").write_text("import os; print(os.environ['RANK'])")
     job = place.run("say.py", workers=2, nproc_per_node=2)

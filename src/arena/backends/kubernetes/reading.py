@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, structs
 
-from arena import jobs, status
+from arena import jobs, status, why
 from arena.engines import ENGINES, load
 from arena.engines.base import MANAGED_BY, RUN_ANNOTATION, RUN_LABEL, STOPPED_ANNOTATION, Engine
 from arena.engines.objects import Container, Pod, Template, Thing
@@ -159,6 +159,7 @@ def seen(found: Found, *, deleted: datetime | None = None) -> Seen:
         managed_by=manager(thing),
         typed=tuple(words.get("typed") or ()),
         parent=str(words.get("parent") or ""),
+        warnings=(*observed.warnings, *why.warnings_of(observed)),
         deleted=deleted,
     )
 

@@ -53,7 +53,8 @@ class Watch:
             raise self.error
         with self.changed:
             self.shown = self.number
-            found = Found(self.engine, self.thing, tuple(self.pods.values()))
+            pods = [pod for uid, pod in self.pods.items() if uid not in self.left or _has_ended(pod)]
+            found = Found(self.engine, self.thing, tuple(pods))
         return reading.seen(found, deleted=self.deleted)
 
     def found(self) -> Found:
@@ -98,10 +99,11 @@ class Watch:
         version = self.thing.metadata.resource_version
         for event in self.reader.api.watch(path, self.engine.thing, version=version, fields=fields, stop=self.stop):
             if event.type == "RELISTED":
-                mine = [one for one in event.object if one.metadata.uid == self.thing.metadata.uid]
+                mine = [one for one in event.items if one.metadata.uid == self.thing.metadata.uid]
                 self._change(mine[0] if mine else None)
-            elif event.object.metadata.uid == self.thing.metadata.uid:
-                self._change(None if event.type == "DELETED" else event.object)
+            for one in event.items if event.type != "RELISTED" else ():
+                if one.metadata.uid == self.thing.metadata.uid:
+                    self._change(None if event.type == "DELETED" else one)
 
     def _change(self, thing: Any) -> None:
         with self.changed:
@@ -118,9 +120,9 @@ class Watch:
         self.listed.set()
         for event in self.reader.api.watch(path, Pod, version=listed.version, labels=labels, stop=self.stop):
             if event.type == "RELISTED":
-                self._set(event.object)
-            else:
-                self._put(event.object, gone=event.type == "DELETED")
+                self._set(event.items)
+            for pod in event.items if event.type != "RELISTED" else ():
+                self._put(pod, gone=event.type == "DELETED")
 
     def _set(self, pods: list[Pod]) -> None:
         """A whole list: pods that are not in it any more keep their last state."""
@@ -143,6 +145,11 @@ class Watch:
     def _tell(self) -> None:
         self.number += 1
         self.changed.notify_all()
+
+
+def _has_ended(pod: Pod) -> bool:
+    """Whether the end of a program was seen; a pod that left without one is as if it had not been seen at all."""
+    return any(status.state.terminated for status in pod.status.container_statuses)
 
 
 def _left(pod: Pod) -> Pod:
