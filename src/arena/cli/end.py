@@ -32,7 +32,9 @@ def _stop(client: Client, name: str, kind: str) -> int:
     from arena.errors import ArenaError
 
     try:
-        seen = common.named(client, name, kind).stop()
+        job = common.named(client, name, kind)
+        seen = job.stop()
+        common.say_notes(job)
     except ArenaError as error:
         common.print_error(error, as_json=False)
         return error.exit_code
@@ -97,7 +99,9 @@ def _delete(client: Client, name: str, kind: str, *, must_exist: bool, **how: bo
     from arena.errors import ArenaError, NotFoundError
 
     try:
-        common.named(client, name, kind).delete(**how)
+        job = common.named(client, name, kind)
+        job.delete(**how)
+        common.say_notes(job)
     except NotFoundError as error:
         if not must_exist:
             where = f" ({error.hint})" if "--context" in error.hint else ""
