@@ -87,10 +87,18 @@ CLUSTER_RULES: tuple[Rule, ...] = (
     Rule(r"^(?=\$ python3 -c 'from arenasdk)\$ ", "arenasdk lies in a folder of its own", "$ PYTHONPATH=$ARENASDK "),
 )
 
-# One where `run` makes a PyTorchJob: rank 0 is its Master, and workers are counted from rank 1.
+AGAIN = "a worker that restarts says it again"
+
+# One that makes a PyTorchJob: rank 0 is its Master, and workers are counted from rank 1.
 PYTORCHJOB: tuple[Rule, ...] = (
+    Rule(r"\barena run\b", "the run file says that it is a PyTorchJob", instead="arena run -f pytorch.yaml"),
     Rule(r"\bworker-37\b", "rank 37 is the 37th worker of a PyTorchJob", instead="worker-36"),
     Rule(r"\^worker-\\d\+", "rank 0 is the Master of a PyTorchJob", instead=r"^(master-0|worker-36)"),
+    Rule(r"(?<=rank \\d\+ up/ )64", AGAIN, instead="64-127"),
+    Rule(r"(?<=rank \\d\+ up/ )2", AGAIN, instead="2-4"),
+    Rule(r"(?<=closed by peer/ )0-63", AGAIN, instead="0-126"),
+    Rule(r'(?<="rank": \?37\\b/ )2', AGAIN, instead="2-4"),
+    Rule(r"(?<=bad sample 1234/ )1", AGAIN, instead="1-2"),
 )
 
 

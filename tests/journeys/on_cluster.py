@@ -45,9 +45,10 @@ def many_pods(team: Team) -> None:
 
 
 def many_pods_of_an_operator(team: Team) -> None:
-    """The same, where `run` makes a PyTorchJob."""
+    """The same with a run file that makes a PyTorchJob, whose workers restart in place once."""
     many_pods(team)
     team.place.me.env["ARENA_ENGINES"] = "pytorchjob"
+    (team.place.project / "pytorch.yaml").write_text("type: pytorch\nrestart_policy: OnFailure\nretry: 1\n")
 
 
 def pipeline(team: Team) -> None:
