@@ -185,7 +185,7 @@ def _narrate(job: Handle, over: threading.Event) -> None:
 
 def narration(job: Handle, over: threading.Event | None = None) -> Iterator[str]:
     """A line per state, and one a minute while a state lasts."""
-    last, said = "", 0.0
+    last, told, said = "", "", 0.0
     for seen in watched(job, SILENCE):
         if (over is not None and over.is_set()) or seen.state.final:
             return
@@ -193,8 +193,13 @@ def narration(job: Handle, over: threading.Event | None = None) -> Iterator[str]
         if mark == last and now - said < SILENCE:
             continue
         line = told_line(job, seen)
-        yield line if mark != last else f"{line} ({minutes(seen)} min)"
-        last, said = mark, now
+        if line != told:
+            yield line
+        elif now - said >= SILENCE:
+            yield f"{line} ({minutes(seen)} min)"
+        else:
+            continue  # another word for the same, as ErrImagePull and ImagePullBackOff
+        last, told, said = mark, line, now
 
 
 def minutes(seen: Seen) -> int:
