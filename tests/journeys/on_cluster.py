@@ -100,7 +100,7 @@ def two_contexts(first: Object, other: Object) -> Object:
 
 def moving(team: Team) -> None:
     """alice with both programs, Arena (Go) as `old` with its charts, its SDK, and a git server."""
-    alice(team)
+    team.move_in(team.place.me, "alice", way="token")  # as Arena (Go) makes users; it knows their names by it
     home = Path(team.place.me.env["HOME"])
     team.offer("old", program("arena"))
     team.offer("arena-kubectl", program("kubectl"))

@@ -65,10 +65,10 @@ class Team:
         except OSError:
             shutil.copy(path, self.bin / name)
 
-    def move_in(self, person: Person, user: str, path: Path | None = None) -> Path:
-        """Give a person the kubeconfig of a user of the cluster."""
+    def move_in(self, person: Person, user: str, path: Path | None = None, way: str = "") -> Path:
+        """Give a person the kubeconfig of a user of the cluster; the way is a certificate, or "token"."""
         path = path or folder(Path(person.env["HOME"], ".kube")) / "config"
-        write_for(person, path, kubeconfig(self.bed, user))
+        write_for(person, path, kubeconfig(self.bed, user, way))
         words = person.env["PATH"].split(":")
         person.env["PATH"] = ":".join([str(BIN), str(self.bin), *(word for word in words if word != str(BIN))])
         person.env |= {"KUBECONFIG": str(path), "IMAGE": WORK}
@@ -100,9 +100,9 @@ def sweep(team: Team) -> None:
     team.kubectl("delete", "configmaps", f"--field-selector=metadata.name!={AUTHORITY}", *gone)
 
 
-def kubeconfig(bed: Bed, user: str) -> Object:
+def kubeconfig(bed: Bed, user: str, way: str = "") -> Object:
     """A user's kubeconfig that names no file: other people of this machine can read it."""
-    config: Object = json.loads(bed.kubeconfig(user).read_text())
+    config: Object = json.loads(bed.kubeconfig(user, way).read_text())
     secret = config["users"][0]["user"]
     for name in ("client-certificate", "client-key"):
         if name in secret:
