@@ -31,6 +31,7 @@ class LocalPlace:
     full_state = arena.State.QUEUED
     longest = 63  # letters of a name
     where = ""
+    patience = 5.0  # seconds for what takes a moment
 
     def __init__(self, env: Mapping[str, str], cwd: Path) -> None:
         self.env = env
@@ -87,6 +88,7 @@ class KubernetesPlace(LocalPlace):
 
     backend = "kubernetes"
     full_state = arena.State.PENDING
+    patience = 30.0
     longest = 61  # its only pod has the host name NAME-0
 
     def __init__(self, env: Mapping[str, str], cwd: Path, bed: Bed) -> None:

@@ -328,12 +328,16 @@ def _without_end(base: Replica, pod: Pod) -> Replica:
 
 
 def _is_ended_by_us(pod: Pod, end: Terminated) -> bool:
-    """Whether a container ended because its pod was being deleted: no failure of its own."""
+    """Whether a container ended because its pod was being deleted: no failure of its own.
+
+    Stamps are whole seconds: an end in that of the deletion counts as brought about, as pods that had ended before
+    are left alone by the controllers.
+    """
     until = pod.metadata.deletion_timestamp
     if until is None or end.finished_at is None:
         return False
     asked = until - timedelta(seconds=pod.metadata.deletion_grace_period_seconds or 0)
-    return end.finished_at > asked or (end.finished_at == asked and end.exit_code in (137, 143))
+    return end.finished_at >= asked
 
 
 def still_running(pod: Pod, container: str) -> list[str]:

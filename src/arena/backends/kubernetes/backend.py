@@ -356,6 +356,8 @@ class KubernetesBackend:
     def delete(self, ref: Ref, *, force: bool = False, wait: bool = True) -> Seen:
         """End the job and take it from the list; returns when its pods are gone, unless nobody waits for them."""
         seen = self.get(ref)
+        if seen.deleted:
+            return seen
         if seen.user and seen.user != self.user and not seen.state.final and not force:
             raise ForbiddenError(
                 f"job {seen.name!r} of {seen.user} is {seen.state.name}: only --force deletes it",
