@@ -39,10 +39,8 @@ class ArenaError(Exception):
         self.hint = hint
 
     def __str__(self) -> str:
-        lines = [self.what]
-        lines += [f"  Why: {self.why}"] if self.why else []
-        lines += [f"  Try: {self.hint}"] if self.hint else []
-        return "\n".join(lines)
+        more = [(word, text) for word, text in (("Why", self.why), ("Try", self.hint)) if text]
+        return "\n".join([self.what, *(f"  {word}: {text}".replace("\n", "\n       ") for word, text in more)])
 
     def __reduce__(self) -> tuple[object, ...]:
         return (_rebuild, (type(self), self.__dict__))

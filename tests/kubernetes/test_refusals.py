@@ -15,7 +15,7 @@ ACCESS = Access(server="https://s")
 
 
 def error(code: int, message: str, reason: str = "Forbidden") -> ArenaError:
-    return answered(Answer(code, reason, message), ACCESS)
+    return answered(Answer(code, reason, message, kind="Status"), ACCESS)
 
 
 RIGHT = 'jobs.batch is forbidden: User "alice" cannot create resource "jobs" in API group "batch" in the namespace "b"'

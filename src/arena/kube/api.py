@@ -17,7 +17,7 @@ from msgspec import Struct, field
 from arena.errors import ArenaError, BackendError
 from arena.kube.config import Access
 from arena.kube.discovery import Discovery
-from arena.kube.errors import ExpiredError
+from arena.kube.errors import BETWEEN, ExpiredError
 from arena.kube.streams import Event, read_lines, watched
 from arena.kube.wire import JSON, READ, Wire
 
@@ -273,7 +273,8 @@ def decode(content: bytes, kind: Any) -> Any:
         try:
             return msgspec.json.decode(content, type=kind)
         except msgspec.DecodeError as error:
-            raise BackendError("the server's answer is not understood", why=str(error)) from error
+            why = str(error) if content else "it is empty"
+            raise BackendError("the server's answer is not understood", why=why, hint=BETWEEN) from error
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct, field
@@ -15,6 +16,7 @@ from arena.errors import ArenaError, BackendError
 from arena.kube.errors import LOCAL
 from arena.kube.proxies import proxy_for
 
+ANOTHER = "repair it (kubectl config view shows it), or name another: --kubeconfig FILE, --context NAME"
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 T = TypeVar("T")
 
@@ -216,7 +218,9 @@ def _read(path: Path) -> _File:
         said = yaml.load(path.read_bytes(), loader)  # noqa: S506  a safe loader, the quick one where it is there
         return msgspec.convert(said or {}, _File)
     except (OSError, yaml.YAMLError, msgspec.ValidationError) as error:
-        raise BackendError(f"the kubeconfig {str(path)!r} cannot be read", why=" ".join(str(error).split())) from error
+        raise BackendError(
+            f"the kubeconfig {str(path)!r} cannot be read", why=" ".join(str(error).split()), hint=ANOTHER
+        ) from error
 
 
 def _add(merged: _Merged, path: Path, file: _File) -> None:
@@ -247,18 +251,21 @@ def _access(found: _Merged, context: str, env: Mapping[str, str]) -> Access:
     chosen = found.contexts[context]
     cluster = found.clusters.get(chosen.cluster)
     if cluster is None or not cluster.server:
-        raise BackendError(f"context {context!r} names no server", why=f"cluster {chosen.cluster!r} is not described")
+        why = f"cluster {chosen.cluster!r} is not described"
+        raise BackendError(f"context {context!r} names no server", why=why, hint=ANOTHER)
     user = found.users.get(chosen.user, _User()) if chosen.user else _User()
     if chosen.user and chosen.user not in found.users:
-        raise BackendError(f"context {context!r} names the user {chosen.user!r}, who is not described")
+        known = ", ".join(sorted(found.users)) or "nobody"
+        what = f"context {context!r} names the user {chosen.user!r}, who is not described"
+        raise BackendError(what, why=f"described: {known}", hint=ANOTHER)
     if user.auth_provider and not (user.token or user.exec):
         raise BackendError(
             f"user {chosen.user!r} logs in with an auth-provider, which kubectl 1.26 removed",
             hint="use the exec plug-in of your cloud",
         )
-    server = cluster.server if "://" in cluster.server else f"http://{cluster.server}"
+    server = _address(cluster.server, context)
     return Access(
-        server=server.rstrip("/"),
+        server=server,
         context=context,
         cluster=chosen.cluster,
         user=chosen.user,
@@ -268,7 +275,7 @@ def _access(found: _Merged, context: str, env: Mapping[str, str]) -> Access:
         key=_pem(user.client_key_data, user.client_key, user.source),
         insecure=cluster.insecure_skip_tls_verify,
         tls_server_name=cluster.tls_server_name,
-        token=user.token,
+        token=_sendable(user.token, chosen.user),
         token_file=_beside(user.token_file, user.source),
         username=user.username,
         password=user.password,
@@ -279,13 +286,35 @@ def _access(found: _Merged, context: str, env: Mapping[str, str]) -> Access:
     )
 
 
+def _address(server: str, context: str) -> str:
+    """The server's URL, which may have a path; BackendError for what is none."""
+    url = server if "://" in server else f"http://{server}"
+    try:
+        parts = urlsplit(url)
+        good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        good = False
+    if not good or any(one.isspace() for one in url):
+        what = f"context {context!r} names a server that is no address: {server!r}"
+        raise BackendError(what, why="http://HOST:PORT or https://HOST:PORT is expected", hint=ANOTHER)
+    return url.rstrip("/")
+
+
+def _sendable(token: str, user: str) -> str:
+    """A token that can stand in a request: ASCII, without line ends."""
+    if token.isascii() and token.isprintable():
+        return token
+    raise BackendError(f"the token of user {user!r} has characters that no token has", hint=ANOTHER)
+
+
 def _pem(data: str, file: str, source: Path) -> str | bytes:
     if not data:
         return _beside(file, source)
     try:
         return base64.b64decode("".join(data.split()), validate=True)
     except ValueError as error:
-        raise BackendError(f"the certificate data in {str(source)!r} is not base64", why=str(error)) from error
+        what = f"the certificate data in {str(source)!r} is not base64"
+        raise BackendError(what, why=str(error), hint=ANOTHER) from error
 
 
 def _beside(file: str, source: Path) -> str:
@@ -302,6 +331,8 @@ def _plugin(user: _User, cluster: _Cluster, env: Mapping[str, str]) -> ExecPlugi
     if user.exec is None:
         return None
     said = user.exec
+    if not said.command:
+        raise BackendError(f"the credential plug-in in {str(user.source)!r} has no command", hint=ANOTHER)
     own = {entry.get("name", ""): entry.get("value", "") for entry in said.env or ()}
     return ExecPlugin(
         api_version=said.api_version,

@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Struct, field
 
 from arena.errors import ArenaError, BackendError
+from arena.kube.errors import AbsentError, Answer, strange
 from arena.kube.wire import JSON
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ KEPT = 600.0  # seconds
 AGGREGATED = ",".join(
     [*(f"{JSON};g=apidiscovery.k8s.io;v={v};as=APIGroupDiscoveryList" for v in ("v2", "v2beta1")), JSON]
 )
+KINDS = ("APIGroupDiscoveryList", "APIVersions", "APIGroupList")
 
 
 class Resource(Struct, frozen=True, order=True):
@@ -178,6 +180,7 @@ class _Group(Struct):
 class _Answer(Struct):
     """What /api and /apis answer: aggregated (`items`), or names only."""
 
+    kind: str = ""
     items: list[_Group] | None = None
     groups: list[_Group] | None = None
     versions: list[str] | None = None
@@ -189,7 +192,12 @@ def _served(api: Api) -> tuple[list[Resource], list[str]]:
     from arena.kube.api import decode, together
 
     def ask(root: str) -> _Answer:
-        answer: _Answer = decode(api.wire.ask("GET", root, accept=AGGREGATED).content, _Answer)
+        try:
+            answer: _Answer = decode(api.wire.ask("GET", root, accept=AGGREGATED).content, _Answer)
+        except AbsentError as error:
+            raise strange(error.answer, api.access) from error
+        if answer.kind not in KINDS:
+            raise strange(Answer(200, message=f"{answer.kind or 'no kind'} at {root}"), api.access)
         return answer
 
     resources: list[Resource] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,14 @@ if TYPE_CHECKING:
     from arena.kube.config import Access
 
 LOCAL = "-b local runs it here"
+BETWEEN = f"look for a proxy, a VPN or a login page on the way; {LOCAL}"
+ROLE = "arena doctor --role prints the Role that an administrator can grant"
 LONGEST = 600  # characters kept of an answer that is no Status
+NO_SUCH_PATH = "404 page not found"  # an API server's own words where it serves no such group
+RIGHT = re.compile(
+    r'cannot (?P<verb>\w+) resource "(?P<resource>[^"]+)" in API group "(?P<group>[^"]*)"'
+    r'(?: in the namespace "(?P<namespace>[^"]*)")?'
+)
 
 
 class Cause(Struct, frozen=True):
@@ -36,12 +44,13 @@ class Details(Struct, frozen=True, rename="camel"):
 
 
 class Answer(Struct, frozen=True):
-    """A Status of the API server: its code, its reason, its words."""
+    """A Status of the API server: its code, its reason, its words; what others say in its place has another `kind`."""
 
     code: int = 0
     reason: str | None = ""
     message: str | None = ""
     details: Details | None = None
+    kind: str | None = ""
 
 
 class Answered:
@@ -82,6 +91,10 @@ class ServerError(Answered, BackendError):
     """Any other refusal: the server, or something behind it, has a problem."""
 
 
+class StrangeError(ServerError):
+    """What answers is no API server, but a proxy, a load balancer, a login page."""
+
+
 class SilentError(BackendError):
     """The server cannot be reached, or says nothing; nothing was done."""
 
@@ -107,16 +120,22 @@ BY_CODE: Mapping[int, type[ArenaError]] = {
 
 
 def read_answer(code: int, body: bytes) -> Answer:
-    """The Status in an answer's body; what a proxy or load balancer says is kept as its message.
+    """The Status in an answer's body; what a proxy or load balancer says is kept as its message, in one line.
 
-    >>> read_answer(502, b"<html>Bad Gateway").message
-    '<html>Bad Gateway'
+    >>> read_answer(502, b"<html><h1>502 Bad\\nGateway</h1>").message
+    '502 Bad Gateway'
     """
     try:
         answer = msgspec.json.decode(body, type=Answer)
     except msgspec.DecodeError:
-        return Answer(code, message=body[:LONGEST].decode(errors="replace").strip())
-    return answer if answer.code else msgspec.structs.replace(answer, code=code)
+        return Answer(code, message=plain(body))
+    return msgspec.structs.replace(answer, code=answer.code or code)
+
+
+def plain(body: bytes) -> str:
+    """What a page says, without its tags, in one line."""
+    words = re.sub(r"(?is)<(script|style)\b.*?</\1>|<[^>]*>", " ", body.decode(errors="replace"))
+    return " ".join(words.split())[:LONGEST]
 
 
 def refusal(answer: Answer, access: Access) -> ArenaError:
@@ -126,6 +145,10 @@ def refusal(answer: Answer, access: Access) -> ArenaError:
         error: ArenaError = _unknown_user(said, access)
     elif (answer.code, answer.reason) == (409, "AlreadyExists"):
         error = TakenError(said)
+    elif is_strange(answer):
+        error = strange(answer, access)
+    elif answer.code == 403 and (match := RIGHT.search(said)):
+        error = RefusedError(f"you may not {_deed(match)}", why=said, hint=ROLE)
     else:
         error = BY_CODE.get(answer.code, ServerError)(said, why=_where(answer, access))
     if isinstance(error, Answered):
@@ -133,9 +156,30 @@ def refusal(answer: Answer, access: Access) -> ArenaError:
     return error
 
 
+def is_strange(answer: Answer) -> bool:
+    """Whether these are not an API server's words: it makes no Status only where it is too busy or has no such path."""
+    return answer.kind != "Status" and answer.code < 500 and answer.code != 429 and answer.message != NO_SUCH_PATH
+
+
+def strange(answer: Answer, access: Access) -> StrangeError:
+    """The error for an answer that is not an API server's."""
+    return StrangeError(
+        f"{access.server} does not answer as an API server does",
+        why=f"it answers {answer.code}: {answer.message or answer.reason or 'nothing else'}",
+        hint=BETWEEN,
+    )
+
+
 def silent(access: Access, why: str) -> SilentError:
     """The error for a server that is not there."""
     return SilentError(f"no answer from {access.server}", why=why, hint=LOCAL)
+
+
+def _deed(match: re.Match[str]) -> str:
+    """What may not be done, and where: `list jobs.batch in namespace 'a'`."""
+    kind = f"{match['resource']}.{match['group']}" if match["group"] else match["resource"]
+    where = f"in namespace {match['namespace']!r}" if match["namespace"] else "in the cluster"
+    return f"{match['verb']} {kind} {where}"
 
 
 def _unknown_user(said: str, access: Access) -> ArenaError:

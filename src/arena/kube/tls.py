@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from arena.errors import BackendError
-from arena.kube.config import Access
+from arena.kube.config import ANOTHER, Access
 
 if TYPE_CHECKING:
     import ssl
@@ -32,12 +32,17 @@ def tls_context(access: Access, cert: str | bytes, key: str | bytes) -> ssl.SSLC
         if cert:
             _load_pair(context, cert, key)
     except (OSError, ssl.SSLError) as error:
-        raise BackendError(
-            f"the certificates of {access.source or 'this access'} cannot be used", why=str(error)
-        ) from error
+        what = f"the certificates of {access.source or 'this access'} cannot be used"
+        raise BackendError(what, why=_why(error, access.ca, cert, key), hint=ANOTHER) from error
     if access.tls_server_name:
         _rename(context, access.tls_server_name)
     return context
+
+
+def _why(error: OSError, *files: str | bytes) -> str:
+    """What was wrong; OpenSSL does not say which file it could not open."""
+    missing = [file for file in files if file and isinstance(file, str) and not os.access(file, os.R_OK)]
+    return f"{missing[0]}: {error.strerror}" if missing and error.strerror else str(error)
 
 
 def _trusting(ca: str | bytes) -> ssl.SSLContext:

@@ -15,12 +15,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlencode
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from arena.errors import BackendError
 from arena.kube.auth import Credentials, Headers, Login
 from arena.kube.config import Access
-from arena.kube.errors import LOCAL, Answer, CutError, UnknownOutcomeError, read_answer, refusal, silent
+from arena.kube.errors import LOCAL, Answer, CutError, UnknownOutcomeError, read_answer, refusal, silent, strange
 from arena.kube.stops import Guard, Stopped, Stops
 from arena.kube.tls import tls_context
 
@@ -107,8 +107,10 @@ class Wire:
                 tries.broken(error)
                 continue
             if response.status_code < 300:
-                return response
+                return _not_a_page(response, self.access)
             answer = read_answer(response.status_code, response.content)
+            if asked.headers:  # what refuses a websocket may be a kubelet, in plain words
+                answer = structs.replace(answer, kind="Status")
             if answer.code == 401 and tries.once("login") and self.credentials.renew(login):
                 continue
             tries.put_off(answer, response.headers.get("Retry-After", ""))
@@ -252,6 +254,15 @@ class _Tries:
     def _heed_stop(self) -> None:
         if self.guard and self.guard.stopped:
             raise Stopped
+
+
+def _not_a_page(response: httpx2.Response, access: Access) -> httpx2.Response:
+    """The answer, unless it is a page for people: nothing of an API server's is HTML."""
+    if "html" not in response.headers.get("Content-Type", ""):
+        return response
+    response.read()
+    response.close()
+    raise strange(read_answer(response.status_code, response.content), access)
 
 
 def _target(path: str, query: Query | None) -> str:

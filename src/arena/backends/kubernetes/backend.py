@@ -273,11 +273,12 @@ class KubernetesBackend:
         return found, failed
 
     def _nothing_listed(self, error: ArenaError) -> ArenaError:
-        if not isinstance(error, ForbiddenError):
+        from arena.kube.errors import RefusedError
+
+        if not isinstance(error, RefusedError):
             return error
-        return ForbiddenError(
-            f"you may not list jobs in namespace {self.namespace!r}", why=error.what, hint="arena doctor --role"
-        )
+        what = f"you may not list jobs in namespace {self.namespace!r}"
+        return ForbiddenError(what, why=error.why or error.what, hint=error.hint)
 
     def watch(self, ref: Ref, until: Sequence[float] = ()) -> Iterator[Seen]:
         """The job now, then again at each change and when a time of `until` is reached, until it has ended."""

@@ -24,6 +24,7 @@ from arena.settings import Settings
 
 LARGEST_ANNOTATION = 100_000
 SECRET_KEY = re.compile(r"[-._a-zA-Z0-9]+")
+NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 # The kinds that carry a type when nobody set `engines`: the first one that is served.
 USUAL = {
@@ -188,7 +189,11 @@ def remembered(job: Job, context: Context, user: str, engine: str) -> str:
 
 def namespace_of(settings: Settings, access: Any) -> str:
     """The namespace of a command: as set, else the context's."""
-    return settings.text("namespace") or (access.namespace if access else "") or "default"
+    named = settings.text("namespace") or (access.namespace if access else "") or "default"
+    if not NAMESPACE.fullmatch(named):
+        why = "it has lower-case letters, digits and '-', at most 63, and '-' neither first nor last"
+        raise SpecError(f"{named!r} is no name of a namespace", why=why, hint="-n NAMESPACE")
+    return named
 
 
 def _letters(job: Job, context: Context) -> str:

@@ -14,9 +14,8 @@ from msgspec import Struct
 from arena.backends.kubernetes import fitting
 from arena.backends.kubernetes.fitting import Asked, Quota
 from arena.errors import ArenaError, BackendError, ForbiddenError, NotFoundError, SpecError, UnsupportedError
-from arena.kube.errors import Answered, InvalidError, RefusedError, ServerError
+from arena.kube.errors import RIGHT, Answered, InvalidError, RefusedError, ServerError
 
-ROLE = "arena doctor --role prints the Role that an administrator can grant"
 FLAGS = {
     "cpu": "--cpu",
     "memory": "--memory",
@@ -71,7 +70,7 @@ def refusal(answers: Answers, place: Place) -> ArenaError | None:
 
 def told(error: ArenaError, place: Place) -> ArenaError:
     """The refusal in arena's words; one that no rule knows stays as it is."""
-    if not isinstance(error, Answered):
+    if not isinstance(error, Answered) or is_right(error):
         return error
     found = next((found for rule in RULES if (found := rule(error.what, place))), None) or _of_kind(error, place)
     if found is not error:
@@ -81,7 +80,7 @@ def told(error: ArenaError, place: Place) -> ArenaError:
 
 def is_right(error: ArenaError) -> bool:
     """Whether it is a missing right, and not a quota, a limit or a webhook."""
-    return isinstance(error, RefusedError) and re.search(_RIGHT, error.what) is not None
+    return isinstance(error, RefusedError) and RIGHT.search(error.why) is not None
 
 
 def asked_of(answers: Answers) -> list[Asked]:
@@ -91,19 +90,6 @@ def asked_of(answers: Answers) -> list[Asked]:
 
 
 # --- rules ---------------------------------------------------------------------------------------------------
-
-_RIGHT = r'cannot (\w+) resource "([^"]+)" in API group "([^"]*)"(?: in the namespace "([^"]*)")?'
-
-
-def _right(said: str, _: Place) -> ArenaError | None:
-    match = re.search(_RIGHT, said)
-    if match is None:
-        return None
-    verb, resource, group, namespace = match.groups()
-    kind = f"{resource}.{group}" if group else resource
-    where = f"in namespace {namespace!r}" if namespace else "in the cluster"
-    return ForbiddenError(f"you may not {verb} {kind} {where}", why=said, hint=ROLE)
-
 
 def _quota(said: str, place: Place) -> ArenaError | None:
     match = re.search(r"exceeded quota: (\S+), requested: (\S+), used: (\S+), limited: (\S+)", said)
@@ -208,7 +194,6 @@ def _name(said: str, place: Place) -> ArenaError | None:
 
 
 RULES: tuple[Callable[[str, Place], ArenaError | None], ...] = (
-    _right,
     _quota,
     _quota_needs,
     _security,
