@@ -5,11 +5,13 @@ test bed does on demand.
 """
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 import pytest
+from msgspec import structs
 
 from arena import status
 from arena.engines import load
@@ -310,3 +312,16 @@ def test_the_first_mpijobs_are_read_too() -> None:
     seen = read("mpijob", first)
     assert status.decide(seen).state is State.SUCCEEDED
     assert [replica.name for replica in seen.replicas] == ["launcher-0", "worker-0", "worker-1"]
+
+
+def test_the_code_is_of_the_first_that_never_got_well() -> None:
+    def end(name: str, second: int, code: int, attempt: int) -> Replica:
+        at = datetime(2026, 1, 1, 0, 0, second, tzinfo=UTC)
+        state = State.FAILED if code else State.SUCCEEDED
+        return Replica(role=name, index=0, attempt=attempt, state=state, exit_code=code, started=at, ended=at)
+
+    earlier = (end("well", 1, 9, 1), end("ill", 10, 3, 1))
+    last = (end("well", 50, 0, 2), end("other", 30, 1, 1), end("ill", 40, 1, 2))
+    seen = Observed(word="Failed", created=datetime(2026, 1, 1, tzinfo=UTC), replicas=last, earlier=earlier)
+    assert status.exit_code(structs.replace(seen, in_place=True), State.FAILED) == 3
+    assert status.exit_code(seen, State.FAILED) == 1

@@ -218,7 +218,7 @@ class Job(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_de
         str, flag("where the code is: a URL", group="Code", metavar="URL", aliases=("syncSource",), local="refused")
     ] = ""
     sync_image: Annotated[
-        str, flag("image that fetches it", group="Code", metavar="IMAGE", aliases=("syncImage",), local="noted")
+        str, flag("image that fetches it: of git-sync or rsync; else the job's own image does", group="Code", metavar="IMAGE", aliases=("syncImage",), local="noted")
     ] = ""
     image_pull_policy: Annotated[PullPolicy, flag("when the image is pulled", group="Cluster", local="noted")] = ""
     image_pull_secret: Annotated[

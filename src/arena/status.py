@@ -88,7 +88,8 @@ class Observed(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
 
     `word` is the operator's or supervisor's condition: "" (just created), Pending, Queued, Running, Restarting,
     Suspended, Succeeded, Failed, Stopped, Deleted, Deadline, Lost, Ended. `earlier` holds the replicas of earlier
-    attempts, `warnings` what was seen and that word leaves out.
+    attempts, `in_place` tells that each replica is started again alone and not the gang, `warnings` what was seen and
+    that word leaves out.
     """
 
     word: str = ""
@@ -101,6 +102,7 @@ class Observed(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     attempt: int = 1
     replicas: tuple[Replica, ...] = ()
     earlier: tuple[Replica, ...] = ()
+    in_place: bool = False
     warnings: tuple[str, ...] = ()
 
 
@@ -250,13 +252,24 @@ def _says_peer(replica: Replica) -> bool:
     return not replica.oom_kills and bool(lines) and re.search(PEER, lines[-1]) is not None
 
 
+def telling_failure(seen: Observed) -> Replica | None:
+    """The failure whose code is the job's: the first of the last attempt.
+
+    Where each replica starts again alone, the first of those that never got well.
+    """
+    if not seen.in_place:
+        return last_failure(seen) or first_failure(seen)
+    ill = {replica.name for replica in seen.replicas if replica.failed}
+    return _first([r for r in (*seen.earlier, *seen.replicas) if r.name in ill], None) or first_failure(seen)
+
+
 def exit_code(seen: Observed, state: State) -> int | None:
     """The job's own code: 0, or that of the replica that failed first; None where there is none."""
     if state is State.SUCCEEDED:
         return 0
     if state is not State.FAILED or seen.word in ("Lost", "Deadline"):
         return None
-    failure = last_failure(seen) or first_failure(seen)
+    failure = telling_failure(seen)
     return failure.exit_code if failure else None
 
 
@@ -266,7 +279,7 @@ def _reason(seen: Observed, state: State) -> tuple[str, str]:
         return next(((r.reason, r.message) for r in waiting), ("", seen.message))
     if state is not State.FAILED or seen.reason:
         return seen.reason, seen.message
-    failure = last_failure(seen) or first_failure(seen)
+    failure = telling_failure(seen)
     if failure is None:
         return seen.word, seen.message
     return failure.reason or "Error", seen.message or f"{failure.name} ended with code {failure.exit_code}"

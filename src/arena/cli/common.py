@@ -48,6 +48,8 @@ PLACE = (
     _place("--request-timeout", metavar="DURATION", help="How long an answer may take.", hidden=True),
     _place("--loglevel", hidden=True),
     _place("--traceback", is_flag=True, hidden=True),
+    _place("--arena-namespace", hidden=True),
+    _place("--helm-binary", is_flag=True, hidden=True),
     _place("--pprof", is_flag=True, hidden=True),
     _place("--trace", is_flag=True, hidden=True),
 )

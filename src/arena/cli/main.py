@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import gc
 import importlib
 import itertools
 import os
@@ -132,6 +133,8 @@ Examples:
 @click.option("--request-timeout", metavar="DURATION", help="How long an answer of the cluster may take.")
 @click.option("--loglevel", metavar="LEVEL", help="Say more: info, debug.")
 @click.option("--traceback", is_flag=True, help="Show where in arena an error came from.")
+@click.option("--arena-namespace", hidden=True)
+@click.option("--helm-binary", is_flag=True, hidden=True)
 @click.option("--pprof", is_flag=True, hidden=True)
 @click.option("--trace", is_flag=True, hidden=True)
 @click.pass_context
@@ -142,6 +145,7 @@ def arena(ctx: click.Context, /, **options: Any) -> None:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """The program `arena`: ends the process with the command's exit code."""
+    gc.set_threshold(100_000)  # a command makes many values and few cycles
     standard_files()
     words = list(sys.argv[1:] if argv is None else argv)
     try:
@@ -263,7 +267,8 @@ def before_program(words: list[str]) -> list[str]:
 
 def command_word(words: list[str]) -> str:
     """The command that was typed."""
-    valued = {"-b", "--backend", "-n", "--namespace", "--context", "--kubeconfig", "--config", "--loglevel"}
+    options = [param for param in arena.params if isinstance(param, click.Option) and not param.is_flag]
+    valued = {spelling for option in options for spelling in option.opts}
     valued |= {"--as", "--as-group", "--request-timeout"}
     skip = False
     for word in words:

@@ -132,6 +132,7 @@ def observe(
         attempt=max((r.attempt for r in last), default=1),
         replicas=tuple(last),
         earlier=tuple(earlier),
+        in_place=True,
         warnings=(*said.warnings, *kept.values(), *_disagreements(word, last), *_restarts(word, last, earlier)),
     )
 

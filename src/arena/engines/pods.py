@@ -183,7 +183,7 @@ def _resources(work: Work, role: Role) -> Manifest:
 
 def _add_fetched(spec: Manifest, work: Work, main: Manifest) -> None:
     """The init container that fetches the code, before all others."""
-    found = volumes.fetching(work, variables(work, work.job.env))
+    found = volumes.fetching(work, variables(work, work.job.env), main["image"])
     assert found
     mounted, init = found
     volumes.add(spec, main, mounted)

@@ -18,10 +18,21 @@ LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 OUTPUT = "/arena/output"
 LOGS = "training-logs-volume"
 LOGDIR = "/training_logs"
-SYNC_IMAGES = {
-    "git": "registry.cn-zhangjiakou.aliyuncs.com/acs/git-sync:v3.3.5",
-    "rsync": "registry.cn-zhangjiakou.aliyuncs.com/acs/rsync:v3.1.0-aliyun",
-}
+# What fetches where no image for it is named: the git of the job's own image, by the variables of git-sync.
+CLONE = r"""set -e
+export GIT_TERMINAL_PROMPT=0 GIT_ASKPASS=/tmp/arena-askpass
+if [ "$GIT_SYNC_USERNAME$GIT_SYNC_PASSWORD" ]; then
+  echo '#!/bin/sh' >$GIT_ASKPASS; chmod 700 $GIT_ASKPASS
+  echo 'case $1 in User*) echo "$GIT_SYNC_USERNAME";; *) echo "$GIT_SYNC_PASSWORD";; esac' >>$GIT_ASKPASS
+fi
+command -v git >/dev/null || { echo "arena: this image has no git: --sync-image names one that has" >&2; exit 1; }
+cd "$GIT_SYNC_ROOT"
+git clone -q ${GIT_SYNC_DEPTH:+--depth "$GIT_SYNC_DEPTH"} ${GIT_SYNC_BRANCH:+--branch "$GIT_SYNC_BRANCH"} \
+  -- "$GIT_SYNC_REPO" "$GIT_SYNC_DEST"
+cd "$GIT_SYNC_DEST"
+[ -z "$GIT_SYNC_REV" ] || git checkout -q "$GIT_SYNC_REV"
+git --no-pager log -1 --format='arena: the code is commit %H'
+"""
 
 
 class Mounted(NamedTuple):
@@ -127,15 +138,15 @@ def host_logs(work: Work) -> Manifest:
     return {"path": f"/arena_logs/training{number:09}", "type": "DirectoryOrCreate"}
 
 
-def fetching(work: Work, env: list[Manifest]) -> tuple[Mounted, Manifest] | None:
-    """The volume for code that is fetched first, and the init container that fetches it."""
+def fetching(work: Work, env: list[Manifest], image: str) -> tuple[Mounted, Manifest] | None:
+    """The volume for code that is fetched first, and the init container that fetches it: in the job's own image."""
     job = work.job
     if not job.sync_mode:
         return None
     folder = posixpath.join(work.working_dir or upstream.WORKING_DIR, "code")
     init: Manifest = {
         "name": "init-code",
-        "image": job.sync_image or SYNC_IMAGES[job.sync_mode],
+        "image": job.sync_image or image,
         "env": env,
         "volumeMounts": [{"name": "code-sync", "mountPath": "/code"}],
         "terminationMessagePolicy": "FallbackToLogsOnError",
@@ -148,6 +159,8 @@ def fetching(work: Work, env: list[Manifest]) -> tuple[Mounted, Manifest] | None
             "GIT_SYNC_ONE_TIME": "true",
         }
         given = {one["name"] for one in env}
+        if not job.sync_image:
+            init["command"] = ["sh", "-c", CLONE]
         init["env"] = [*env, *({"name": k, "value": v} for k, v in git.items() if k not in given)]
     else:
         init["command"] = ["rsync", "-avP", job.sync_source, "/code"]

@@ -145,10 +145,13 @@ class KubernetesBackend:
 
     def asked(self, plan: Plan) -> Plan:
         """The plan with the job object as the server would make it; nothing is made."""
-        from arena.backends.kubernetes.submitting import Submission
+        from arena.backends.kubernetes.submitting import ChangedError, Submission
 
-        submission = Submission(self.api, plan)
-        thing = submission.ask()
+        submission = Submission(self.api, plan, self.read_defaults)
+        try:
+            thing = submission.ask()
+        except ChangedError:
+            return self.asked(self.plan(plan.job, plan.context))
         for line in submission.warnings:
             self.notes.add(line)
         thing["metadata"].pop("managedFields", None)

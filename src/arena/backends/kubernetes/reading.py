@@ -154,7 +154,7 @@ def seen(found: Found, *, deleted: datetime | None = None) -> Seen:
         trainer=engine.name,
         engine=engine.name,
         job=job_of(thing, words),
-        user=str(words.get("user") or thing.metadata.annotations.get("arena.kubeflow.org/username") or ""),
+        user=str(words.get("user") or _upstream_user(thing)),
         duration=_duration(observed),
         managed_by=manager(thing),
         typed=tuple(words.get("typed") or ()),
@@ -162,6 +162,12 @@ def seen(found: Found, *, deleted: datetime | None = None) -> Seen:
         warnings=(*observed.warnings, *why.warnings_of(observed)),
         deleted=deleted,
     )
+
+
+def _upstream_user(thing: Thing) -> str:
+    """Whom Arena (Go) names; nobody where it writes the name it has for every client certificate."""
+    name = thing.metadata.annotations.get("arena.kubeflow.org/username", "")
+    return "" if name == "kubecfg:certauth:admin" else name
 
 
 def manager(thing: Thing) -> str:
