@@ -218,7 +218,14 @@ class Job(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_de
         str, flag("where the code is: a URL", group="Code", metavar="URL", aliases=("syncSource",), local="refused")
     ] = ""
     sync_image: Annotated[
-        str, flag("image that fetches it: of git-sync or rsync; else the job's own image does", group="Code", metavar="IMAGE", aliases=("syncImage",), local="noted")
+        str,
+        flag(
+            "image that fetches it: of git-sync or rsync; else the job's own image does",
+            group="Code",
+            metavar="IMAGE",
+            aliases=("syncImage",),
+            local="noted",
+        ),
     ] = ""
     image_pull_policy: Annotated[PullPolicy, flag("when the image is pulled", group="Cluster", local="noted")] = ""
     image_pull_secret: Annotated[
@@ -436,7 +443,8 @@ def name_problems(name: str) -> Iterable[str]:
     if not name:
         return
     if len(name) > MAX_NAME:
-        yield f"--name: {name!r} has {len(name)} characters, at most {MAX_NAME} are possible: {shorten(name, ROOMY)!r} fits"
+        shorter = shorten(name, ROOMY)
+        yield f"--name: {name!r} has {len(name)} characters, at most {MAX_NAME} are possible: {shorter!r} fits"
     elif not NAME.fullmatch(name):
         yield (
             f"--name: {name!r} is not possible: lower-case letters, digits and '-', beginning with a letter"
