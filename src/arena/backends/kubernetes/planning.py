@@ -15,7 +15,7 @@ from msgspec import Struct, structs
 from arena import engines, images, secrets
 from arena.backends.base import Context, Plan
 from arena.backends.kubernetes.travel import Parcel
-from arena.engines import companions, patching, pods, upstream
+from arena.engines import companions, patching, pods, shapes, upstream
 from arena.engines.base import PART_LABEL, RUN_ANNOTATION, Engine, Manifest, Served, Work
 from arena.engines.served import TODAY
 from arena.errors import SpecError, UnsupportedError
@@ -137,9 +137,13 @@ def changed(thing: Manifest, context: Context) -> Manifest:
     found = patching.apply_patch(thing, context.patch)
     for path, value in context.sets:
         found = patching.set_path(found, path, value)
+    shapes.check_shape(found)
     for key in ("name", "namespace"):
         if found["metadata"].get(key) != thing["metadata"][key]:
             raise SpecError(f"metadata.{key} cannot be patched", hint=f"--{key}")
+    for key in ("apiVersion", "kind"):
+        if found.get(key) != thing[key]:
+            raise SpecError(f"{key} cannot be patched", hint="arena submit -f FILE sends an object as it stands")
     pods.alike(found)
     return found
 

@@ -260,9 +260,9 @@ def _named(spec: Manifest) -> Iterator[tuple[str, str]]:
     for volume in spec.get("volumes", []):
         if claim := volume.get("persistentVolumeClaim"):
             yield "PersistentVolumeClaim", claim["claimName"]
-        if secret := volume.get("secret"):
+        if (secret := volume.get("secret")) and not secret.get("optional"):
             yield "Secret", secret["secretName"]
-        if config := volume.get("configMap"):
+        if (config := volume.get("configMap")) and not config.get("optional"):
             yield "ConfigMap", config["name"]
     for secret in spec.get("imagePullSecrets", []):
         yield "Secret", secret["name"]
