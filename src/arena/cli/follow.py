@@ -8,13 +8,14 @@ import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from arena.backends.base import LogLine, LogQuery
 from arena.cli.common import say, say_notes
 from arena.cli.output import log_prefix
+from arena.errors import ArenaError, ForbiddenError
 from arena.status import Seen
 
 if TYPE_CHECKING:
@@ -119,7 +120,10 @@ def follow(
     first = None if show_all or len(names) <= MANY else frozenset(names[:1])
     printer = Printer(names, prefix=prefix)
     with narrated(job), limited(job, timeout, start_timeout):
-        printer.lines(job.raw_logs(LogQuery(follow=True, replicas=first, pieces=printer.pieces, keep=True)))
+        try:
+            printer.lines(job.raw_logs(LogQuery(follow=True, replicas=first, pieces=printer.pieces, keep=True)))
+        except ForbiddenError as error:
+            say(f"{job.name}: its logs are not shown: {error.what}")
         seen = job.wait()
     say_notes(job)
     if first is not None:
@@ -177,10 +181,11 @@ def narrated(job: Handle) -> Iterator[None]:
 
 
 def _narrate(job: Handle, over: threading.Event) -> None:
-    for line in narration(job, over):
-        if over.is_set():
-            return
-        say(line)
+    with suppress(ArenaError):  # whoever waits for the job gets it too
+        for line in narration(job, over):
+            if over.is_set():
+                return
+            say(line)
 
 
 def narration(job: Handle, over: threading.Event | None = None) -> Iterator[str]:
@@ -218,7 +223,6 @@ def told_line(job: Handle, seen: Seen) -> str:
     """The line of a state with why a job waits, where somebody can be asked."""
     from arena import showing
     from arena.cli.output import cell
-    from arena.errors import ArenaError
 
     try:
         return cell(state_line(showing.with_why(job, seen) if seen.state.name == "PENDING" else seen))

@@ -20,6 +20,7 @@ from arena.engines.base import RUN_LABEL, STOPPED_ANNOTATION, Engine, Kind, Serv
 from arena.engines.objects import Pod
 from arena.errors import AlreadyExistsError, ArenaError, BackendError, ForbiddenError, NotFoundError, SpecError
 from arena.job import Job
+from arena.kube.errors import RefusedError
 from arena.quantity import format_age, parse_duration
 from arena.settings import Settings, home_folder, login_name
 from arena.status import Seen
@@ -276,8 +277,6 @@ class KubernetesBackend:
         return found, failed
 
     def _nothing_listed(self, error: ArenaError) -> ArenaError:
-        from arena.kube.errors import RefusedError
-
         if not isinstance(error, RefusedError):
             return error
         what = f"you may not list jobs in namespace {self.namespace!r}"
@@ -381,7 +380,11 @@ class KubernetesBackend:
             time.sleep(LOOK)
 
     def _living(self, engine: Engine, ref: Ref) -> builtins.list[Pod]:
-        pods = self.reader.pods(engine, ref.name)
+        try:
+            pods = self.reader.pods(engine, ref.name)
+        except RefusedError as error:
+            self.notes.add(f"{ref.name}: whether its pods have ended is not seen: {error.what}")
+            return []
         mine = [
             pod for pod in pods if ref.uid in {"", *_owners(pod)} or pod.metadata.labels.get(RUN_LABEL) == ref.run_id
         ]

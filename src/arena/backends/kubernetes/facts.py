@@ -52,7 +52,8 @@ def gather(api: Api, found: Found) -> Facts:
     calls += [lambda: api.list("/api/v1/nodes", Node).items] if stuck else []
     answers: list[Any] = [*together(calls), []]
     raised, nodes = answers[:2]
-    notes = [f"{what} may not be read" for what, answer in (("events", raised), ("nodes", nodes)) if _failed(answer)]
+    notes = ["pods may not be read"] if found.blind else []
+    notes += [f"{what} may not be read" for what, answer in (("events", raised), ("nodes", nodes)) if _failed(answer)]
     return Facts(
         kind=found.engine.kind,
         operator=found.engine.operator,

@@ -21,6 +21,7 @@ from arena.backends.kubernetes.tapes import Tape, Tapes, is_wanted, is_whole, nu
 from arena.backends.kubernetes.watching import Watch
 from arena.engines.objects import Pod
 from arena.errors import ArenaError, BackendError, NotFoundError, SpecError
+from arena.kube.errors import RefusedError
 
 if TYPE_CHECKING:
     from arena.backends.kubernetes.backend import KubernetesBackend
@@ -78,6 +79,8 @@ def _merged(reading: Reading) -> Iterator[LogLine]:
     """All that is there, by time."""
     backend, query = reading.backend, reading.query
     found = backend.whole(reading.ref)
+    if found.blind:
+        raise found.blind
     pods = {pod.metadata.uid: pod for pod in found.pods}
     starts = numbered(reading.record, Seats(found.engine).starts(found.thing, found.pods))
     streams = [
@@ -93,6 +96,8 @@ def _all(stream: Stream, query: LogQuery, note: Notes) -> Iterator[LogLine]:
         for lines in stream.once(follow=False, tail=query.tail, since=query.since):
             yield from lines
         yield from stream.rest()
+    except RefusedError:  # a right that is missing for one is missing for all
+        raise
     except ArenaError as error:
         note(f"{stream.start.replica}: its log was not seen: {_why(error)}")
 
@@ -108,14 +113,21 @@ def _tailed(lines: Iterator[LogLine], query: LogQuery) -> Iterator[LogLine]:
 
 
 def keep_all(backend: KubernetesBackend, record: Record, tapes: Tapes, found: Found) -> None:
-    """Keep what there is of every log that is not whole yet, side by side; that of a start that has ended then is."""
+    """Keep what there is of every log that is not whole yet, side by side; that of a start that has ended then is.
+
+    RefusedError where logs may not be read.
+    """
     from arena.kube.api import together
 
+    if found.blind:
+        raise found.blind
     reading = Reading(backend, record.ref(), LogQuery(), record, tapes)
     pods = {pod.metadata.uid: pod for pod in found.pods}
     starts = numbered(record, Seats(found.engine).starts(found.thing, found.pods))
     missing = [start for start in starts if not is_whole(record, start)]
-    together([_keeper(reading.stream(start, pods.get), backend.notes.add) for start in missing])
+    for answer in together([_keeper(reading.stream(start, pods.get), backend.notes.add) for start in missing]):
+        if isinstance(answer, RefusedError):
+            raise answer
 
 
 def _keeper(stream: Stream, note: Notes) -> Callable[[], None]:
@@ -130,6 +142,8 @@ def _keeper(stream: Stream, note: Notes) -> Callable[[], None]:
             note(f"{stream.start.replica}: the log of its attempt {stream.start.attempt} is lost: {_why(error)}")
             if over and stream.tape:
                 stream.tape.end()
+        except RefusedError:
+            raise
         except ArenaError as error:
             note(f"{stream.start.replica}: its log was not kept: {_why(error)}")
         else:
@@ -284,6 +298,8 @@ class Following:
         try:
             backend, ref = self.reading.backend, self.reading.ref
             with Watch(backend.reader, ref, backend.whole(ref)) as watch:
+                if watch.blind:
+                    raise watch.blind
                 self.seats = Seats(watch.engine)
                 self._look_on(watch)
                 for reader in self.readers.values():
@@ -427,7 +443,9 @@ class Persistent:
     def _failed(self, error: ArenaError) -> None:
         now = time.monotonic()
         self.failing = self.failing or now
-        if not isinstance(error, BackendError) and now - self.failing > PATIENCE / 4:
+        if isinstance(error, RefusedError) or (
+            not isinstance(error, BackendError) and now - self.failing > PATIENCE / 4
+        ):
             raise error
         if now - self.failing > PATIENCE:
             raise error

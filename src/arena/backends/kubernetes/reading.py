@@ -16,6 +16,7 @@ from arena.engines.base import MANAGED_BY, RUN_ANNOTATION, RUN_LABEL, STOPPED_AN
 from arena.engines.objects import Container, Pod, Template, Thing
 from arena.errors import ArenaError, ForbiddenError, NotFoundError
 from arena.job import Env, Job
+from arena.kube.errors import RefusedError
 from arena.secrets import MASK
 from arena.status import Observed, Seen
 
@@ -26,11 +27,12 @@ PODS = "/api/v1/namespaces/{}/pods"
 
 
 class Found(Struct, frozen=True):
-    """A job object and its pods."""
+    """A job object and its pods; `blind` is why these may not be read."""
 
     engine: Engine
     thing: Any
     pods: tuple[Pod, ...] = ()
+    blind: RefusedError | None = None
 
 
 All = tuple[list[Found], list[tuple[Engine | None, ArenaError]]]
@@ -72,8 +74,10 @@ class Reader:
         return lambda: self.api.get(self.path(engine, name), engine.thing)
 
     def whole(self, engine: Engine, name: str) -> Found:
-        """One job with its pods, read side by side."""
+        """One job with its pods, read side by side; the object alone where its pods may not be read."""
         thing, pods = self._together([self._getter(engine, name), lambda: self.pods(engine, name)])
+        if isinstance(pods, RefusedError) and not isinstance(thing, ArenaError):
+            return Found(engine, thing, blind=pods)
         for answer in (thing, pods):
             if isinstance(answer, ArenaError):
                 raise answer
@@ -159,9 +163,15 @@ def seen(found: Found, *, deleted: datetime | None = None) -> Seen:
         managed_by=manager(thing),
         typed=tuple(words.get("typed") or ()),
         parent=str(words.get("parent") or ""),
-        warnings=(*observed.warnings, *why.warnings_of(observed)),
+        warnings=(*_blindness(found), *observed.warnings, *why.warnings_of(observed)),
         deleted=deleted,
     )
+
+
+def _blindness(found: Found) -> list[str]:
+    if found.blind is None:
+        return []
+    return [f"its pods are not seen, the state is the {found.engine.kind}'s own word: {found.blind.what}"]
 
 
 def _upstream_user(thing: Thing) -> str:

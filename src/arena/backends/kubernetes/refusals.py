@@ -91,6 +91,7 @@ def asked_of(answers: Answers) -> list[Asked]:
 
 # --- rules ---------------------------------------------------------------------------------------------------
 
+
 def _quota(said: str, place: Place) -> ArenaError | None:
     match = re.search(r"exceeded quota: (\S+), requested: (\S+), used: (\S+), limited: (\S+)", said)
     if match is None:

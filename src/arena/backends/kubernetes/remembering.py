@@ -24,6 +24,7 @@ from arena.backends.kubernetes.backend import KubernetesBackend, matches
 from arena.backends.kubernetes.reading import Found
 from arena.backends.kubernetes.records import Glance, Place, Record, Records, joined, unwritable
 from arena.errors import ArenaError, BackendError, ForbiddenError, NotFoundError
+from arena.kube.errors import RefusedError
 from arena.quantity import format_age
 from arena.settings import Settings
 from arena.status import Observed, Seen
@@ -264,6 +265,8 @@ class RememberingBackend(KubernetesBackend):
         """Whether the logs there are could all be kept."""
         try:
             return self._kept(record, found)
+        except RefusedError as error:
+            self._warn(f"{found.thing.metadata.name}: its logs are not kept: {error.what}")
         except (OSError, BackendError) as error:
             self._warn(unwritable(error, self.records.state))
         return False

@@ -15,6 +15,7 @@ from arena.backends.kubernetes import reading
 from arena.backends.kubernetes.reading import PODS, Found, Reader
 from arena.engines.objects import Pod
 from arena.errors import ArenaError
+from arena.kube.errors import RefusedError
 from arena.status import Seen
 
 QUIET = 0.05  # seconds in which changes that come together are one
@@ -32,6 +33,7 @@ class Watch:
         self.left: set[str] = set()
         self.deleted: datetime | None = None
         self.error: ArenaError | None = None
+        self.blind: RefusedError | None = None
         self.changed = threading.Condition()
         self.number = 0
         self.shown = 0
@@ -54,13 +56,13 @@ class Watch:
         with self.changed:
             self.shown = self.number
             pods = [pod for uid, pod in self.pods.items() if uid not in self.left or _has_ended(pod)]
-            found = Found(self.engine, self.thing, tuple(pods))
+            found = Found(self.engine, self.thing, tuple(pods), self.blind)
         return reading.seen(found, deleted=self.deleted)
 
     def found(self) -> Found:
         """The object and pods as the events have them."""
         with self.changed:
-            return Found(self.engine, self.thing, tuple(self.pods.values()))
+            return Found(self.engine, self.thing, tuple(self.pods.values()), self.blind)
 
     def pod(self, uid: str) -> Pod | None:
         """The pod as the events have it; one that was deleted, as it was last."""
@@ -68,7 +70,8 @@ class Watch:
 
     def refresh(self) -> None:
         """Read the pods once more: the events of pods may come after that of their job."""
-        self._set(self.reader.pods(self.engine, self.ref.name))
+        if not self.blind:
+            self._set(self.reader.pods(self.engine, self.ref.name))
 
     def wait_for(self, look: Callable[[], bool], seconds: float) -> None:
         """Return when `look` is true, asked at each change, or after so many seconds."""
@@ -115,7 +118,12 @@ class Watch:
 
     def _watch_pods(self) -> None:
         path, labels = PODS.format(self.reader.namespace), f"{self.engine.pod_label}={self.ref.name}"
-        listed = self.reader.api.list(path, Pod, labels=labels)
+        try:
+            listed = self.reader.api.list(path, Pod, labels=labels)
+        except RefusedError as error:  # the job object alone is watched
+            self.blind = error
+            self.listed.set()
+            return
         self._set(listed.items)
         self.listed.set()
         for event in self.reader.api.watch(path, Pod, version=listed.version, labels=labels, stop=self.stop):
