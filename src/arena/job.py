@@ -233,6 +233,11 @@ class Job(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_de
         flag("secret of the image's registry", group="Cluster", metavar="SECRET", aliases=("image-pull-secrets",),
              local="noted"),
     ] = ()  # fmt: skip
+    plain_env: Annotated[
+        tuple[str, ...],
+        flag("variable of --env that looks secret and may stand in the job object, in clear", group="Cluster",
+             metavar="KEY", local="noted"),
+    ] = ()  # fmt: skip
     shell: Annotated[str, flag("shell of a shell line", group="Program", metavar="SHELL")] = ""
     device: Annotated[
         tuple[str, ...],
@@ -503,6 +508,9 @@ def _common_problems(job: Job) -> Iterable[str]:
             yield f"--env: {key!r} is no name of a variable"
         elif key in RESERVED:
             yield f"--env: {key} is arena's own mark of a process"
+    for key in job.plain_env:
+        if key not in job.env:
+            yield f"--plain-env: {key!r} is not among the variables of --env"
     yield from _quantity_problems(job)
     yield from _cluster_problems(job)
     if job.nproc_per_node > 1 and not _starts_processes(job.command):

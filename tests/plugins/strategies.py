@@ -44,6 +44,7 @@ FIXED = {
     "scheduler": st.sampled_from(["", "volcano"]),
     "queue_name": st.sampled_from(["", "no", "q1"]),
     "image_pull_secret": st.sampled_from([(), ("null",), ("a", "b.c")]),
+    "plain_env": st.just(()),  # names what stands in env
     "output": st.sampled_from(["", "claim:/", "claim:/a b"]),
     "logdir": st.sampled_from(["", "/logs", "/a/ b"]),
     "name": st.from_regex(r"\A[a-z]([-a-z0-9]{0,10}[a-z0-9])?\Z") | st.sampled_from(["no", "y", "on", "null", ""]),

@@ -73,7 +73,7 @@ def make_plan(
         labels=dict(job.label),
         annotations={**job.annotation, RUN_ANNOTATION: remembered(job, context, user, engine.name)},
         secret=f"{run_id}-env",
-        secret_env=tuple(secrets.split(job.env)[1]),
+        secret_env=tuple(name for name in secrets.split(job.env)[1] if name not in job.plain_env),
         code=parcel.code,
         working_dir=parcel.working_dir,
         keep_failed=job.keep_failed,

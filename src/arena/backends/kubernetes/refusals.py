@@ -31,11 +31,15 @@ NAMED = {
 
 
 class Place(Struct, frozen=True):
-    """Where a submit goes, for whoever reads what was refused: namespace, kind of the job, its operator."""
+    """Where a submit goes, for whoever reads what was refused: namespace, kind of the job, its operator.
+
+    `hidden` are the variables that a Secret carries.
+    """
 
     namespace: str
     kind: str
     operator: str
+    hidden: tuple[str, ...] = ()
 
 
 class Answers(Struct, frozen=True, kw_only=True):
@@ -70,12 +74,25 @@ def refusal(answers: Answers, place: Place) -> ArenaError | None:
 
 def told(error: ArenaError, place: Place) -> ArenaError:
     """The refusal in arena's words; one that no rule knows stays as it is."""
-    if not isinstance(error, Answered) or is_right(error):
+    if is_right(error):
+        return _in_clear(error, place)
+    if not isinstance(error, Answered):
         return error
     found = next((found for rule in RULES if (found := rule(error.what, place))), None) or _of_kind(error, place)
     if found is not error:
         found.__cause__ = error
     return found
+
+
+def _in_clear(error: ArenaError, place: Place) -> ArenaError:
+    """A missing right, with the way around it where it keeps secret-looking values from travelling in a Secret."""
+    match = RIGHT.search(error.why)
+    if not match or match["resource"] != "secrets" or not place.hidden:
+        return error
+    flags = " ".join(f"--plain-env {name}" for name in place.hidden)
+    what = f"{error.what}, and {', '.join(place.hidden)} looks secret"
+    hint = f"{flags} sends it in clear, in the {place.kind} that others can read; or {error.hint}"
+    return ForbiddenError(what, why=error.why, hint=hint)
 
 
 def is_right(error: ArenaError) -> bool:

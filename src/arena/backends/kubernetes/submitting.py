@@ -100,7 +100,8 @@ class Submission:
     @property
     def place(self) -> Place:
         """Where it goes, for those who read a refusal."""
-        return Place(self.namespace, self.made.engine.kind, self.made.engine.operator)
+        engine = self.made.engine
+        return Place(self.namespace, engine.kind, engine.operator, self.made.work.secret_env)
 
     def _quotas(self) -> list[Quota]:
         return self.api.list(f"/api/v1/namespaces/{self.namespace}/resourcequotas", Quota).items
