@@ -386,8 +386,17 @@ class Handle:
         """The job that was submitted; secret values are `***` in it."""
         seen = self.get()
         if seen.job is None:
-            raise UnsupportedError(f"job {self.name!r} is of a type that is not installed here ({seen.trainer})")
+            raise self._unknown_job(seen)
         return seen.job
+
+    def _unknown_job(self, seen: Seen) -> UnsupportedError:
+        if seen.backend == "local":
+            return UnsupportedError(f"job {self.name!r} is of a type that is not installed here ({seen.trainer})")
+        return UnsupportedError(
+            f"what was typed for job {self.name!r} is not known here",
+            why="others made it, or it was too long for its object, and this machine has no record of it",
+            hint=f"arena export {self.name} --manifest prints its object",
+        )
 
     def has_code(self) -> bool:
         """Whether the run's code was recorded."""

@@ -13,6 +13,7 @@ from typing import NamedTuple, TypeVar
 T = TypeVar("T")
 
 CLAIM = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+IMAGE = re.compile(r"[\w.\-/:@+]+", re.ASCII)
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 OPERATORS = ("Equal", "Exists")
 _TOLERATION = re.compile(r"(?P<key>[^=:,\s]+)(?P<value>=[^:,\s]*)?(:(?P<effect>[^,\s]*))?(,(?P<operator>\S*))?")
@@ -23,6 +24,17 @@ class Mount(NamedTuple):
 
     source: str
     path: str
+
+
+def parse_image(text: str) -> str:
+    """The name of an image, as far as it can be told from that of something else.
+
+    >>> parse_image("reg.example:5000/team/train:1.2@sha256:0a")
+    'reg.example:5000/team/train:1.2@sha256:0a'
+    """
+    if not IMAGE.fullmatch(text):
+        raise ValueError(f"{text!r} is no name of an image: REGISTRY/NAME:TAG is expected")
+    return text
 
 
 def parse_data(text: str) -> Mount:

@@ -579,6 +579,8 @@ def _cluster_problems(job: Job) -> Iterable[str]:
     yield from cluster.list_problems("--toleration", job.toleration, cluster.parse_toleration)
     yield from cluster.list_problems("--device", job.device, cluster.parse_device)
     yield from cluster.device_problems(job.device)
+    for name in ("image", "sync_image", "tensorboard_image"):
+        yield from cluster.list_problems(option_name(name), filter(None, [getattr(job, name)]), cluster.parse_image)
     yield from cluster.list_problems("--image-pull-secret", job.image_pull_secret, cluster.parse_name)
     for name in ("priority", "scheduler", "queue_name"):
         yield from cluster.list_problems(option_name(name), filter(None, [getattr(job, name)]), cluster.parse_name)

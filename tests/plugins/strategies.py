@@ -45,6 +45,9 @@ FIXED = {
     "queue_name": st.sampled_from(["", "no", "q1"]),
     "image_pull_secret": st.sampled_from([(), ("null",), ("a", "b.c")]),
     "plain_env": st.just(()),  # names what stands in env
+    "image": st.sampled_from(["", "busybox", "reg.example:5000/a/b:1.2@sha256:0a", "no"]),
+    "sync_image": st.sampled_from(["", "git-sync:v4"]),
+    "tensorboard_image": st.sampled_from(["", "tb:1"]),
     "output": st.sampled_from(["", "claim:/", "claim:/a b"]),
     "logdir": st.sampled_from(["", "/logs", "/a/ b"]),
     "name": st.from_regex(r"\A[a-z]([-a-z0-9]{0,10}[a-z0-9])?\Z") | st.sampled_from(["no", "y", "on", "null", ""]),

@@ -582,7 +582,7 @@ def _is_line(before: str, words: list[str]) -> bool:
 
 def _shell_line(line: str) -> str:
     """A shell line without the values of `TOKEN=…` and `--password …`."""
-    named = re.sub(r"""([\w.-]+)=("[^"]*"|'[^']*'|[^\s;&|]+)""", _assignment, line)
+    named = re.sub(r"""(?<![\w.-])([\w.-]+)=("[^"]*"|'[^']*'|[^\s;&|]+)""", _assignment, line)
     words, blanks = re.split(r"\s+", named), [*re.findall(r"\s+", named), ""]
     return "".join(map("".join, zip(secrets.mask_words(words), blanks, strict=True)))
 

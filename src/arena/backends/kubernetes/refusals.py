@@ -198,6 +198,13 @@ def _namespace(said: str, _: Place) -> ArenaError | None:
     return NotFoundError(what, why=said, hint="-n NAMESPACE") if match else None
 
 
+def _ending(said: str, place: Place) -> ArenaError | None:
+    if "because it is being terminated" not in said:
+        return None
+    what = f"namespace {place.namespace!r} is being deleted: nothing can be made in it"
+    return ForbiddenError(what, why=said, hint="-n NAMESPACE, or wait until it is gone and made anew")
+
+
 def _unknown_field(said: str, place: Place) -> ArenaError | None:
     fields = re.findall(r'unknown field "([^"]+)"', said)
     if not fields:
@@ -220,6 +227,7 @@ RULES: tuple[Callable[[str, Place], ArenaError | None], ...] = (
     _priority,
     _account,
     _namespace,
+    _ending,
     _unknown_field,
     _name,
     _limits,

@@ -168,6 +168,8 @@ class RememberingBackend(KubernetesBackend):
                 return seen
             if glance := record.glance():
                 seen = _with(seen, glance)
+            if seen.job is None:  # too long for the object
+                seen = structs.replace(seen, job=record.seen().job)
             record.note(seen)
         except (OSError, BackendError) as error:
             self._warn(unwritable(error, self.records.state))

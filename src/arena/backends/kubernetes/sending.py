@@ -35,7 +35,7 @@ def objects_of(documents: Sequence[Any], file: str) -> Objects:
     """The job and the helpers among the documents of a file; SpecError unless exactly one of them is a job."""
     known = {(engine.kind, engine.group): engine for engine in map(engines.load, engines.ENGINES)}
     for number, one in enumerate(documents, 1):
-        if not (isinstance(one, Mapping) and one.get("apiVersion") and one.get("kind") and one.get("metadata")):
+        if not (isinstance(one, Mapping) and one.get("apiVersion") and one.get("kind") and _has_metadata(one)):
             raise SpecError(f"{file}: document {number} is no object: apiVersion, kind and metadata are needed")
     jobs = [one for one in documents if key_of(one) in known]
     if len(jobs) != 1:
@@ -44,6 +44,10 @@ def objects_of(documents: Sequence[Any], file: str) -> Objects:
         raise SpecError(what, why=f"it holds {found}", hint=f"kubectl apply -f {file}, or one job to a file")
     (thing,) = jobs
     return Objects(known[key_of(thing)], thing, tuple(one for one in documents if one is not thing))
+
+
+def _has_metadata(one: Mapping[str, Any]) -> bool:
+    return isinstance(one.get("metadata"), Mapping) and bool(one["metadata"])
 
 
 def key_of(manifest: Mapping[str, Any]) -> tuple[str, str]:
