@@ -119,7 +119,7 @@ class Seen(Struct, frozen=True, kw_only=True, gc=False):
     """A job as it is now (or was, when it is gone): what `get` and `list` show and `wait` returns.
 
     `job` is None for jobs that others made. `duration` is in seconds. `cause` is arena's own word for the failure.
-    `recorded` says why it is told from the record, where it is.
+    `recorded` says why it is told from the record, where it is; `leaving` what keeps a job that was deleted.
     """
 
     name: str
@@ -145,6 +145,7 @@ class Seen(Struct, frozen=True, kw_only=True, gc=False):
     engine: str = ""
     managed_by: str = ""
     recorded: str = ""
+    leaving: str = ""
 
     @property
     def state(self) -> State:

@@ -36,6 +36,7 @@ class Meta(Part, frozen=True):
     deletion_timestamp: datetime | None = None
     deletion_grace_period_seconds: int | None = None
     owner_references: list[Owner] = field(default_factory=list)
+    finalizers: list[str] = field(default_factory=list)
     resource_version: str = ""
 
 

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from arena.waits import Facts
 
 GONE = 120.0  # seconds that a delete waits for the last pod
+HELD = 30.0  # seconds for whoever has a finalizer on the object
+DELETING = ("foregroundDeletion", "orphan")  # the API server's own finalizers
 LOOK = 0.25
 
 
@@ -202,6 +204,9 @@ class KubernetesBackend:
     def _taken(self, seen: Seen) -> AlreadyExistsError:
         who = "you" if seen.user == self.user else seen.user or "somebody"
         age = format_age((datetime.now(UTC) - seen.observed.created).total_seconds())
+        if seen.leaving:
+            what = f"job {seen.name!r} in namespace {seen.namespace!r} is not gone yet: {seen.leaving}"
+            return AlreadyExistsError(what, hint="wait until it is gone, or another --name")
         how = "--replace --force" if not seen.state.final else "--replace"
         kind = load(seen.engine).kind
         return AlreadyExistsError(
@@ -368,16 +373,33 @@ class KubernetesBackend:
             )
         self.api.delete(self.reader.path(load(ref.kind), ref.name), uid=seen.uid)
         if wait:
-            self._until_gone(ref)
+            self._until_gone(ref, whole=True)
         return reading.left(seen, datetime.now(UTC))
 
-    def _until_gone(self, ref: Ref) -> None:
-        engine, deadline = load(ref.kind), time.monotonic() + GONE
-        while pods := self._living(engine, ref):
-            if time.monotonic() > deadline:
-                names = ", ".join(pod.metadata.name for pod in pods[:3])
-                raise BackendError(f"the pods of job {ref.name!r} do not end", why=names)
+    def _until_gone(self, ref: Ref, *, whole: bool = False) -> None:
+        """Return when its pods are gone, and with `whole` its object too; BackendError when that takes too long."""
+        engine, begun = load(ref.kind), time.monotonic()
+        while True:
+            holders = self._holders(engine, ref) if whole else None
+            pods = self._living(engine, ref)
+            if holders is None and not pods:
+                return
+            waited = time.monotonic() - begun
+            if holders and waited > HELD:
+                raise _held(ref, engine, holders)
+            if waited > GONE:
+                raise _lasting(ref, pods)
             time.sleep(LOOK)
+
+    def _holders(self, engine: Engine, ref: Ref) -> builtins.list[str] | None:
+        """The finalizers that keep the job's object; None once it is gone."""
+        try:
+            metadata = self.api.get(self.reader.path(engine, ref.name), engine.thing).metadata
+        except NotFoundError:
+            return None
+        if ref.uid and metadata.uid != ref.uid:
+            return None
+        return [name for name in metadata.finalizers if name not in DELETING]
 
     def _living(self, engine: Engine, ref: Ref) -> builtins.list[Pod]:
         try:
@@ -389,6 +411,24 @@ class KubernetesBackend:
             pod for pod in pods if ref.uid in {"", *_owners(pod)} or pod.metadata.labels.get(RUN_LABEL) == ref.run_id
         ]
         return [pod for pod in mine if pod.status.phase in ("Running", "Pending") or pod.metadata.deletion_timestamp]
+
+
+def _held(ref: Ref, engine: Engine, holders: Sequence[str]) -> BackendError:
+    names = ", ".join(holders)
+    return BackendError(
+        f"job {ref.name!r} is marked for deletion and not gone: its {engine.kind} is held by finalizer {names}",
+        why="whoever has set it must let go, and its pods stay until then",
+        hint="an administrator can remove the finalizer: kubectl edit, metadata.finalizers",
+    )
+
+
+def _lasting(ref: Ref, pods: Sequence[Pod]) -> BackendError:
+    places = [f"{pod.metadata.name} (node {pod.spec.node_name or 'unknown'})" for pod in pods[:3]]
+    return BackendError(
+        f"job {ref.name!r} is deleted, but not all that it made is gone after {GONE:.0f} s",
+        why=f"still there: {', '.join(places)}" if places else "its object is still there",
+        hint="where a node is lost, kubectl delete pod NAME --force --grace-period=0" if pods else "",
+    )
 
 
 def _owners(pod: Pod) -> set[str]:

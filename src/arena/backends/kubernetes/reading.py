@@ -163,9 +163,18 @@ def seen(found: Found, *, deleted: datetime | None = None) -> Seen:
         managed_by=manager(thing),
         typed=tuple(words.get("typed") or ()),
         parent=str(words.get("parent") or ""),
-        warnings=(*_blindness(found), *observed.warnings, *why.warnings_of(observed)),
+        warnings=(*_blindness(found), *filter(None, [leaving(thing)]), *observed.warnings, *why.warnings_of(observed)),
         deleted=deleted,
+        leaving=leaving(thing),
     )
+
+
+def leaving(thing: Thing) -> str:
+    """What keeps an object that was deleted; nothing for one that was not."""
+    metadata = thing.metadata
+    if metadata.deletion_timestamp is None:
+        return ""
+    return f"it is being deleted, held by finalizer {', '.join(metadata.finalizers) or 'none'}"
 
 
 def _blindness(found: Found) -> list[str]:
