@@ -44,7 +44,7 @@ def _replica(seen: Seen, word: str) -> Replica:
     if word == "last" and replicas:
         return replicas[-1]
     for replica in replicas:
-        if replica.name == word:
+        if word in (replica.name, replica.pod):
             return replica
     known = f"{replicas[0].name} to {replicas[-1].name}" if replicas else "none"
     raise NotFoundError(f"job {seen.name!r} has no replica {word!r}", why=f"it has {known}")

@@ -84,6 +84,11 @@ CLUSTER_RULES: tuple[Rule, ...] = (
         "Arena (Go) does not wait until the pods are gone",
         instead="old delete from-py -n team-a && kubectl wait --for=delete pod/from-py-master-0 --timeout=60s >&2",
     ),
+    Rule(
+        r"print\(\[j\.get_name\(\) for j in C.*, False\)\]\)",
+        "arenasdk 0.10.0 cannot read a list with a job in it, Arena (Go)'s own neither; it can read one job",
+        'print(C("", "team-a").training().get("mnist", T.AllTrainingJob).get_name())',
+    ),
     Rule(r"^(?=\$ python3 -c 'from arenasdk)\$ ", "arenasdk lies in a folder of its own", "$ PYTHONPATH=$ARENASDK "),
 )
 

@@ -80,6 +80,6 @@ CLUSTER = (
     ClusterDay(5, on_cluster.many_pods_of_an_operator, PYTORCHJOB, "cluster,pytorchjob", limit=900),
     ClusterDay(6, on_cluster.pipeline, limit=600, ready=True),  # waits 150 s
     ClusterDay(7, on_cluster.last_week, ready=True),
-    ClusterDay(8, on_cluster.moving),
+    ClusterDay(8, on_cluster.moving, ready=True),
     ClusterDay(9, on_cluster.full_list, ready=True),
 )

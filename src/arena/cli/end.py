@@ -112,7 +112,7 @@ def _delete(client: Client, name: str, kind: str, *, must_exist: bool, **how: bo
     except ArenaError as error:
         common.print_error(error, as_json=False)
         return error.exit_code
-    common.say(f"The job {name} has been deleted successfully")
+    common.say(f"The job {job.name} has been deleted successfully")
     return 0
 
 

@@ -99,14 +99,14 @@ def _query(seen: Seen, asked: dict[str, Any]) -> tuple[LogQuery, list[str]]:
     """What is asked for, and the names of the replicas it shows."""
     from arena import showing
     from arena.backends.base import LogQuery
-    from arena.cli import follow
+    from arena.cli import follow, output
 
     names, ranks = showing.choose(seen, replica=asked["replica"] or (), rank=asked["rank"], role=asked["role"] or "")
     attempt = asked["attempt"]
     if asked["failed"]:
         names, attempt = _failed(seen, asked["failed"], attempt)
     elif names is None and common.compat() and not asked["show_all"]:
-        names = frozenset(r.name for r in seen.observed.replicas[:1])
+        names = frozenset({first.name} if (first := output.chief(seen)) else ())
     elif names is None and not asked["show_all"]:
         names = follow.few(seen)
         if names is not None:

@@ -150,7 +150,7 @@ def write(text: str, stream: TextIO | None = None) -> None:
 
 
 def _upstream(seen: Seen) -> dict[str, Any]:
-    chief = _chief(seen)
+    first = chief(seen)
     requested, allocated = _gpus(seen)
     return {
         "uuid": seen.uid or seen.run_id,
@@ -160,8 +160,8 @@ def _upstream(seen: Seen) -> dict[str, Any]:
         "status": STATUS.get(seen.state, seen.state.value),
         "trainer": seen.trainer,
         "tensorboard": "",
-        "chiefName": chief.name if chief else "",
-        "instances": [_instance(seen, replica, replica is chief) for replica in seen.observed.replicas],
+        "chiefName": (first.pod or first.name) if first else "",
+        "instances": [_instance(seen, replica, replica is first) for replica in seen.observed.replicas],
         "priority": NONE,
         "requestGPUs": requested,
         "allocatedGPUs": allocated,
@@ -176,7 +176,7 @@ def _instance(seen: Seen, replica: Replica, chief: bool) -> dict[str, Any]:
     return {
         "ip": "",
         "status": _instance_status(replica),
-        "name": replica.name,
+        "name": replica.pod or replica.name,
         "age": _seconds(_age(seen, replica)),
         "node": _node(seen, replica),
         "nodeIP": NONE,
@@ -339,7 +339,7 @@ LIST: tuple[Column[Seen], ...] = (
     Column("DURATION", lambda seen: short_duration(seen.duration)),
     Column("GPU(Requested)", lambda seen: _gpus(seen)[0]),
     Column("GPU(Allocated)", lambda seen: _gpus(seen)[1] if seen.state in (State.PENDING, State.RUNNING) else NONE),
-    Column("NODE", lambda seen: _node(seen, _chief(seen))),
+    Column("NODE", lambda seen: _node(seen, chief(seen))),
     Column("RUN", lambda seen: seen.run_id, wide=True),
     Column("REASON", lambda seen: seen.reason or "-", wide=True),
     Column("USER", lambda seen: seen.user or "-", wide=True),
@@ -402,12 +402,12 @@ def _instances(seen: Seen, wide: bool, color: bool) -> str:
     replicas = seen.observed.replicas
     shown = replicas if wide else _few(seen)
     left = len(replicas) - len(shown)
-    chief = _chief(seen)
+    first = chief(seen)
     columns: list[Column[Replica]] = [
         Column("NAME", lambda replica: replica.name),
         Column("STATUS", _instance_status),
         Column("AGE", lambda replica: short_duration(_age(seen, replica))),
-        Column("IS_CHIEF", lambda replica: str(replica is chief).lower()),
+        Column("IS_CHIEF", lambda replica: str(replica is first).lower()),
         Column("GPU(Requested)", lambda replica: replica.gpus),
         Column("NODE", lambda replica: _node(seen, replica)),
         Column("RANK", _ranks),
@@ -592,7 +592,7 @@ def _assignment(match: re.Match[str]) -> str:
     return f"{match[1]}={secrets.MASK}" if hidden else match[0]
 
 
-def _chief(seen: Seen) -> Replica | None:
+def chief(seen: Seen) -> Replica | None:
     """The replica that upstream calls chief: the first one of the leading role."""
     first = {replica.role: replica for replica in reversed(seen.observed.replicas)}
     return next((first[role] for role in CHIEFS if role in first), next(iter(seen.observed.replicas), None))
