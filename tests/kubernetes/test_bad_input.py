@@ -683,3 +683,199 @@ def test_a_clock_that_is_wrong_changes_nothing(space: Space) -> None:
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
         assert json.loads(done.stdout)["state"] == "PENDING"
+
+
+HANG: Object = {"metadata": {"finalizers": ["example.com/hang"]}}
+
+
+@pytest.mark.slow
+@pytest.mark.cluster
+@pytest.mark.timeout(120)
+def test_a_job_that_a_finalizer_holds(space: Space) -> None:
+    assert submit(space).exit_code == 0
+    space.kubectl("patch", "job", "a", "--type=merge", "-p", json.dumps(HANG))
+    try:
+        deleting = space.cli.start("delete", "a")
+        _, said = deleting.communicate(timeout=60)
+        assert (deleting.returncode, "held by finalizer example.com/hang" in said) == (6, True), said
+        refused(submit(space), 4, "is not gone yet", "example.com/hang")
+        assert "example.com/hang" in space.cli("get", "a").stdout
+    finally:
+        space.kubectl("patch", "job", "a", "--type=json", '-p=[{"op":"remove","path":"/metadata/finalizers"}]')
+    space.bed.wait("its end", lambda: space.cli("get", "a").exit_code == 3)
+    assert submit(space).exit_code == 0
+
+
+@pytest.mark.cluster
+def test_a_webhook_that_is_down(space: Space) -> None:
+    name = f"down-{space.name}.example.com"
+    rule = {"apiGroups": ["batch"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["jobs"]}
+    hook = {
+        "name": name,
+        "rules": [rule],
+        "clientConfig": {"service": {"name": "gone", "namespace": space.name}},
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": space.name}},
+        "failurePolicy": "Fail",
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+    }
+    kind = "ValidatingWebhookConfiguration"
+    version = "admissionregistration.k8s.io/v1"
+    space.apply({"apiVersion": version, "kind": kind, "metadata": {"name": name}, "webhooks": [hook]})
+    try:
+        space.bed.wait("the webhook", lambda: submit(space, name="b").exit_code == 6)
+        words = f"its webhook {name} is down", f"look at gone in namespace {space.name}"
+        refused(submit(space, "--env", "A_TOKEN=x"), 6, *words)
+        assert not [one for one in space.left() if one.startswith(("secret", "service", "job.batch/a"))]
+    finally:
+        space.kubectl("delete", kind, name)
+
+
+# --- real pods -----------------------------------------------------------------------------------------------
+
+LONG = pytest.mark.timeout(150)
+
+
+@pytest.mark.kubelet
+@LONG
+def test_without_the_right_to_read_logs_the_job_s_code_comes_all_the_same(alive: Space) -> None:
+    env = {"KUBECONFIG": str(alive.without("pods/log"))}
+    ran = alive.cli("run", "--name", "a", "--", "sh", "-c", "echo hi; exit 3", env=env)
+    assert ran.exit_code == 3, ran.stderr
+    assert "its logs are not shown: you may not get pods/log" in ran.stderr
+    assert "Traceback" not in ran.stderr
+    assert "failed with code 3" in alive.cli("why", "a", env=env).stdout
+    refused(alive.cli("logs", "a", env=env), 7, "you may not get pods/log", "arena doctor --role")
+    refused(alive.cli("logs", "-f", "a", env=env), 7, "you may not get pods/log")
+    assert alive.cli("delete", "a", env=env).exit_code == 0
+
+
+@pytest.mark.kubelet
+@LONG
+def test_without_the_right_to_read_pods_the_object_tells(alive: Space) -> None:
+    env = {"KUBECONFIG": str(alive.without("pods", "pods/log"))}
+    ran = alive.cli("run", "--name", "a", "--", "sh", "-c", "exit 3", env=env)
+    assert ran.exit_code == 1, ran.stderr  # nobody saw the code
+    assert "FAILED" in ran.stderr
+    assert "Traceback" not in ran.stderr
+    listed = alive.cli("list", env=env)
+    assert (listed.exit_code, "FAILED" in listed.stdout, "pods are left out" in listed.stderr) == (0, True, True)
+    assert "its pods are not seen" in alive.cli("get", "a", env=env).stdout
+    assert "pods may not be read" in alive.cli("why", "a", env=env).stderr
+    assert alive.cli("wait", "a", env=env).exit_code == 1
+    refused(alive.cli("logs", "a", env=env), 7, "you may not list pods")
+    gone = alive.cli("delete", "a", env=env)
+    assert (gone.exit_code, "whether its pods have ended is not seen" in gone.stderr) == (0, True), gone.stderr
+
+
+@pytest.mark.kubelet
+@LONG
+def test_without_the_right_to_read_events_why_says_so(alive: Space) -> None:
+    env = {"KUBECONFIG": str(alive.without("events"))}
+    ran = alive.cli("run", "--name", "a", "--", "sh", "-c", "echo hi; exit 3", env=env)
+    assert ran.exit_code == 3, ran.stderr
+    told = alive.cli("why", "a", env=env)
+    assert "failed with code 3" in told.stdout
+    assert "events may not be read" in told.stdout + told.stderr
+
+
+@pytest.mark.kubelet
+@LONG
+def test_a_token_that_expires_in_the_middle_of_a_wait(alive: Space) -> None:
+    env = {"KUBECONFIG": str(alive.bed.kubeconfig("alice", "exec")), "ARENA_JOB_NAMESPACE": "team-a"}
+    line = "for i in 1 2 3 4 5 6 7 8; do echo $i; sleep 2; done; exit 5"
+    ran = alive.cli("run", "--name", alive.name, "--", "sh", "-c", line, env=env)
+    assert ran.exit_code == 5, ran.stderr
+    assert ran.stdout.split() == [str(number) for number in range(1, 9)]
+    assert alive.cli("delete", alive.name, env=env).exit_code == 0
+
+
+STUBBORN = "trap '' TERM; while :; do sleep 1; done"
+
+
+@pytest.mark.kubelet
+@LONG
+def test_a_name_whose_old_pods_are_still_ending(alive: Space) -> None:
+    grace = "spec.template.spec.terminationGracePeriodSeconds=20"
+    alive.cli("run", "-d", "--name", "a", "-w", "2", "--set", grace, "--", "sh", "-c", STUBBORN)
+    alive.cli.running("a")
+    assert alive.cli("delete", "a", "--no-wait").exit_code == 0
+    ran = alive.cli("run", "--name", "a", "-w", "2", "--", "sh", "-c", "echo new; exit 4")
+    assert ran.exit_code == 4, ran.stderr
+    assert set(ran.stdout.splitlines()) <= {"worker-0 | new", "worker-1 | new"}
+    seen = alive.cli("get", "a", "-o", "json")
+    assert seen.exit_code == 0, seen.stderr
+    assert seen.json["state"] == "FAILED"
+
+
+@pytest.mark.kubelet
+@LONG
+def test_a_name_whose_old_pods_nobody_owns(alive: Space) -> None:
+    alive.cli("run", "-d", "--name", "a", "--", "sh", "-c", PATIENT)
+    alive.cli.running("a")
+    alive.kubectl("delete", "job", "a", "--cascade=orphan")
+    ran = alive.cli("run", "--name", "a", "--", "sh", "-c", "echo new; exit 4")
+    assert (ran.exit_code, ran.stdout) == (4, "new\n"), ran.stderr
+    seen = alive.cli.job("a")
+    assert (seen["state"], len(seen["replicas"])) == ("FAILED", 1)
+    assert alive.cli("delete", "a").exit_code == 0
+
+
+@pytest.mark.kubelet
+@LONG
+def test_what_no_node_has_is_a_warning_and_a_cause(alive: Space) -> None:
+    made = alive.cli("run", "-d", "--name", "a", "--device", "example.com/fpga=1", "--", "true")
+    assert made.exit_code == 0, made.stderr
+    assert "no node fits today: 1 example.com/fpga is asked for, the largest node has none" in made.stderr
+    alive.cli.until(lambda: "example.com/fpga" in alive.cli("why", "a").stdout)
+    assert alive.cli("delete", "a").exit_code == 0
+
+
+@pytest.mark.kubelet
+@LONG
+def test_output_that_nobody_takes(alive: Space) -> None:
+    alive.cli("run", "-d", "--name", "a", "--", "sh", "-c", "for i in $(seq 100000); do echo $i; done; sleep 1")
+    alive.cli.until(lambda: alive.cli("logs", "a").stdout)
+    piped = alive.cli.shell("arena logs -f a | head -1; echo codes ${PIPESTATUS[@]}")
+    assert piped.stdout == "1\ncodes 0 0\n", piped
+    full = alive.cli.shell("arena logs -f a > /dev/full; echo code $?")
+    assert full.stdout == "code 6\n", full
+    assert "No space left" in full.stderr
+    assert "Traceback" not in full.stderr + piped.stderr
+
+
+@pytest.mark.kubelet
+@LONG
+def test_a_state_folder_that_cannot_be_written_is_one_warning_of_a_run(alive: Space) -> None:
+    ran = alive.cli("run", "--name", "a", "--", "sh", "-c", "echo hi; exit 3", env={"ARENA_STATE_DIR": "/proc/nowhere"})
+    assert (ran.exit_code, ran.stdout) == (3, "hi\n"), ran.stderr
+    assert ran.stderr.count("/proc/nowhere") == 1, ran.stderr
+
+
+@pytest.mark.kubelet
+@LONG
+@pytest.mark.parametrize("kind", BROKEN)
+def test_a_run_goes_on_over_faults(alive: Space, kind: str) -> None:
+    with FaultProxy(alive.bed) as between:
+        env = {"KUBECONFIG": str(between.kubeconfig("admin"))}
+        line = "for i in 1 2 3 4 5 6 7 8; do echo line $i; sleep 1; done; exit 5"
+        running = alive.cli.start("run", "--name", "a", "--", "sh", "-c", line, env=env)
+        alive.bed.wait("its log", lambda: between.requests(path="/log"))
+        time.sleep(1)
+        between.add(Fault(method="GET", times=5, **BROKEN[kind][0]))
+        between.cut_streams()
+        out, said = running.communicate(timeout=90)
+    assert running.returncode == 5, said
+    assert out == "".join(f"line {number}\n" for number in range(1, 9))
+    assert "Traceback" not in said
+
+
+@pytest.mark.kubelet
+@LONG
+@pytest.mark.parametrize(("kind", "engine"), [("pytorch", "pytorchjob"), ("tensorflow", "tfjob"), ("mpi", "mpijob")])
+def test_operators_refuse_and_take(alive: Space, kind: str, engine: str) -> None:
+    refused(alive.cli("submit", kind, "--name", "a", "--set", "spec.bla=1", "--", "true"), 2, "no field spec.bla")
+    assert alive.left() == set()
+    made = alive.cli("submit", kind, "--name", "a", "-o", "json", "--", "true")
+    assert (made.exit_code, made.json["engine"]) == (0, engine), made.stderr
+    assert alive.cli("delete", "a").exit_code == 0
