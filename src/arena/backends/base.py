@@ -172,6 +172,9 @@ class Backend(Protocol):
     def logs(self, ref: Ref, query: LogQuery) -> Iterator[LogLine]:
         """The lines, in order per replica, each exactly once."""
 
+    def now(self) -> datetime:
+        """The time by the clock that stamps the lines of logs."""
+
     def has_code(self, ref: Ref) -> bool:
         """Whether the run's code was recorded."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -55,7 +56,7 @@ def logs(ctx: click.Context, /, name: str, kind: str, fmt: str, **asked: Any) ->
     job = common.named(common.client(ctx), name, kind, gone=True)
     seen = job.get()
     common.say_recorded(job, seen)
-    query, names = _query(seen, asked)
+    query, names = _query(seen, asked, job.where.now)
     if not seen.begun:
         common.say(follow.told_line(job, seen))
         if not asked["follow"] or asked["no_wait"]:
@@ -95,7 +96,7 @@ def _code(job: Handle) -> int:
     return code if code is not None else int(seen.state.final)
 
 
-def _query(seen: Seen, asked: dict[str, Any]) -> tuple[LogQuery, list[str]]:
+def _query(seen: Seen, asked: dict[str, Any], now: Callable[[], datetime]) -> tuple[LogQuery, list[str]]:
     """What is asked for, and the names of the replicas it shows."""
     from arena import showing
     from arena.backends.base import LogQuery
@@ -114,7 +115,7 @@ def _query(seen: Seen, asked: dict[str, Any]) -> tuple[LogQuery, list[str]]:
     shown = [r.name for r in seen.observed.replicas if names is None or r.name in names]
     tail = asked["tail"] if asked["tail"] is not None and asked["tail"] >= 0 else None
     query = LogQuery(
-        follow=asked["follow"], tail=tail, since=_since(asked), replicas=names, ranks=ranks, attempt=attempt
+        follow=asked["follow"], tail=tail, since=_since(asked, now), replicas=names, ranks=ranks, attempt=attempt
     )
     return query, shown
 
@@ -129,7 +130,8 @@ def _failed(seen: Seen, which: str, attempt: int | None) -> tuple[frozenset[str]
     return frozenset({failure.name}), attempt or failure.attempt
 
 
-def _since(asked: dict[str, Any]) -> datetime | None:
+def _since(asked: dict[str, Any], now: Callable[[], datetime]) -> datetime | None:
+    """From when on lines are asked for: a duration counts back by the clock of where the job runs."""
     from arena.errors import SpecError
     from arena.quantity import parse_duration
 
@@ -137,7 +139,7 @@ def _since(asked: dict[str, Any]) -> datetime | None:
         raise SpecError("--since and --since-time exclude each other")
     try:
         if asked["since"]:
-            return datetime.now(UTC) - timedelta(seconds=parse_duration(asked["since"]))
+            return now() - timedelta(seconds=parse_duration(asked["since"]))
         if asked["since_time"]:
             return datetime.fromisoformat(asked["since_time"]).astimezone(UTC)
     except ValueError as error:

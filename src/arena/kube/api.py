@@ -7,6 +7,7 @@ import gc
 import json
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO, Generic, Literal, Self, TypeVar, overload
@@ -226,6 +227,10 @@ class Api:
         from arena.kube.channels import Forward
 
         return Forward(self, path, port, local)
+
+    def now(self) -> datetime:
+        """The time by the server's clock, as far as its answers have told it."""
+        return datetime.now(UTC) + self.wire.ahead()
 
     def close(self) -> None:
         """End all streams and connections."""

@@ -12,6 +12,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlencode
 
@@ -32,6 +33,7 @@ READ = 12.0  # for the next piece of an answer
 WRITE = 40.0  # a webhook behind the server may take 30
 PATIENCE = 30.0  # seconds of Retry-After in total
 TRIES = 10
+EXACT = timedelta(seconds=5)  # clocks that differ less are taken for the same
 AGAIN = 4.0  # a connection that failed is tried again until then
 JSON = "application/json"
 
@@ -46,6 +48,7 @@ class Wire:
         self.agent = agent
         self.credentials = Credentials(access)
         self.stops = Stops()
+        self._clock: tuple[str, float] | None = None
         self._lock = threading.Lock()
         self._clients: dict[_Kind, httpx2.Client] = {}
 
@@ -87,6 +90,19 @@ class Wire:
             finally:
                 response.close()
 
+    def ahead(self) -> timedelta:
+        """By how much the server's clock is ahead of this machine's; answers tell it in whole seconds."""
+        from email.utils import parsedate_to_datetime
+
+        if self._clock is None:
+            return timedelta()
+        said, at = self._clock
+        try:
+            found = parsedate_to_datetime(said) - datetime.fromtimestamp(at, UTC)
+        except (TypeError, ValueError):
+            return timedelta()
+        return found if abs(found) > EXACT else timedelta()
+
     def close(self) -> None:
         """End all streams and connections, for good."""
         self.stops.all()
@@ -106,6 +122,8 @@ class Wire:
             except httpx2.RequestError as error:
                 tries.broken(error)
                 continue
+            if date := response.headers.get("Date"):
+                self._clock = date, time.time()
             if response.status_code < 300:
                 return _not_a_page(response, self.access)
             answer = read_answer(response.status_code, response.content)

@@ -307,6 +307,13 @@ class KubernetesBackend:
 
         return read_logs(self, ref, query)
 
+    def now(self) -> datetime:
+        """The time by the cluster's clock: this machine's may be wrong."""
+        try:
+            return self.api.now()
+        except BackendError:  # no cluster: what is read comes from the record
+            return datetime.now(UTC)
+
     def has_code(self, ref: Ref) -> bool:
         """Whether the run's code was recorded."""
         return False

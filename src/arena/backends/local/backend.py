@@ -8,6 +8,7 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 
 from arena import files, secrets
 from arena.backends.base import Context, LogLine, LogQuery, Plan, Query, Ref, Warnings
@@ -198,6 +199,10 @@ class LocalBackend:
         """The lines of the replicas, in order of time where nothing is followed."""
         run = self.state.run(ref.run_id)
         return read_logs(run, query, lambda: self.get(ref))
+
+    def now(self) -> datetime:
+        """The time by this machine's clock."""
+        return datetime.now(UTC)
 
     def has_code(self, ref: Ref) -> bool:
         """Whether the run had a project folder whose code was recorded."""
