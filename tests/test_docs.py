@@ -15,6 +15,7 @@ from types import ModuleType
 
 import click
 import pytest
+from testbed.bed import Bed
 
 import arena
 from arena import declared, jobs
@@ -22,6 +23,7 @@ from arena.cli import options
 from arena.cli.main import COMMANDS
 from arena.cli.main import arena as group
 from docs import pages
+from docs.member import member
 
 ROOT = pages.ROOT
 BLOCKS = [block for page in pages.pages() for block in pages.blocks(page)]
@@ -38,15 +40,23 @@ def reader_env(job_env: dict[str, str]) -> dict[str, str]:
     return job_env
 
 
-def runnable(page: str) -> list[pages.Block]:
-    return [block for block in pages.blocks(page) if block.kind in pages.EXECUTED and not block.reason]
-
-
-@pytest.mark.parametrize("page", [page for page in pages.pages() if runnable(page)])
+@pytest.mark.parametrize("page", [page for page in pages.pages() if pages.session(page)])
 def test_what_a_page_says_happens(page: str, reader_env: dict[str, str]) -> None:
     reader = pages.Reader(reader_env)
-    for block in runnable(page):
+    for block in pages.session(page):
         reader.follow(block)
+
+
+@pytest.mark.kubelet
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("page", [page for page in pages.pages() if pages.session(page, cluster=True)])
+def test_what_a_page_says_of_a_cluster_happens(
+    page: str, reader_env: dict[str, str], tmp_path: Path, node: Bed
+) -> None:
+    with member(node, reader_env, tmp_path) as reader:
+        for block in pages.session(page, cluster=True):
+            reader.follow(block)
 
 
 @pytest.mark.frameworks
@@ -58,7 +68,7 @@ def test_what_needs_frameworks_happens(block: pages.Block, reader_env: dict[str,
 
 @pytest.mark.parametrize("block", BLOCKS, ids=str)
 def test_a_block_is_run_or_says_why_not(block: pages.Block) -> None:
-    known = {*pages.REASONS, "config"}
+    known = {*pages.REASONS, "config", pages.CLUSTER}
     if block.words:
         assert block.kind in pages.EXECUTED
         assert all(word in known or word.startswith(("file=", "exit=")) for word in block.words[1:])

@@ -31,7 +31,7 @@ STATES = {
     State.PENDING: "submitted, and not yet in the queue or started; or no machine fits (`Unschedulable`)",
     State.QUEUED: "waits for its turn or for GPUs; `arena why` names what it waits for",
     State.RUNNING: "its replicas run, or are being started again",
-    State.SUSPENDED: "its replicas were taken away and may come back (clusters only, so far)",
+    State.SUSPENDED: "its replicas were taken away and may come back; clusters only",
     State.SUCCEEDED: "all that had to end well did",
     State.FAILED: "a replica failed, a time was over, or nobody saw the end (`Lost`)",
     State.CANCELLED: "somebody stopped it",
@@ -41,9 +41,9 @@ STATES = {
 JOB_CODES = {
     "0": "the job succeeded",
     "the job's own": "of the replica that failed first; those that arena ended because of it do not count",
-    "1": "the job has no code: stopped, deleted while waited for, over its time, Lost",
+    "1": "the job has no code: stopped, deleted or evicted while waited for, over its time, Lost",
     "124": "the `--timeout` of the wait is over; the job goes on",
-    "125": "arena itself failed, whatever it is: wrong words, a taken name, no such job, not started in time",
+    "125": "arena itself failed, whatever it is: wrong words, a taken name, a quota, no cluster, not started in time",
     "126": "the program cannot be executed",
     "127": "there is no such program",
     "128 + n": "the program, or arena's command, was ended by signal n: 130 after Ctrl-C, 137 after a KILL",
@@ -57,17 +57,20 @@ OTHER_ENV = {
     "NO_COLOR": "no colours, as everywhere",
 }
 
-JOB_ENV = {
-    "ARENA_RUN_ID": "the run's id; arena finds the job's processes by it",
-    "ARENA_REPLICA": "the replica's name, as `worker-1`",
-    "ARENA_JOB_NAME": "the job's name",
-    "ARENA_ATTEMPT": "1, and more after each restart of the gang",
-    "ARENA_OUTPUT_DIR": "where results are kept; on this machine the working folder",
-    "ARENA_INDEX": "on a cluster, in a Job: which of its pods this is; ranks are made of it",
-    "PYTHONUNBUFFERED": "1, so that lines arrive when they are written",
-    "CUDA_VISIBLE_DEVICES": "the replica's GPUs; empty without `--gpus`",
-    "CUDA_DEVICE_ORDER": "PCI_BUS_ID, so that numbers mean the same everywhere",
-}
+# The variable, what it says, and where it is set: on this machine, on a cluster.
+JOB_ENV = (
+    ("ARENA_RUN_ID", "the run's id; on this machine arena finds the job's processes by it", "yes", "yes"),
+    ("ARENA_JOB_NAME", "the job's name", "yes", "yes"),
+    ("ARENA_REPLICA", "the replica's name, as `worker-1`", "yes", "no: by `RANK`, or the pod's name"),
+    ("ARENA_ATTEMPT", "1, and more after each restart of the gang", "yes", "no"),
+    ("ARENA_OUTPUT_DIR", "where results are kept", "the working folder", "with `--output`"),
+    ("ARENA_INDEX", "which pod of a Job this is; ranks are made of it", "no", "in a Job"),
+    ("PYTHONUNBUFFERED", "1, so that lines arrive when they are written", "yes", "yes"),
+    ("CUDA_VISIBLE_DEVICES", "the replica's GPUs; empty without `--gpus`", "yes", "by the device plug-in"),
+    ("CUDA_DEVICE_ORDER", "PCI_BUS_ID, so that numbers mean the same everywhere", "yes", "no"),
+    ("NVIDIA_VISIBLE_DEVICES", "`void` without `--gpus`, as Arena (Go) has it", "no", "`submit TYPE`"),
+    ("workers, gpus", "their numbers, as Arena (Go) has them", "no", "`submit TYPE`"),
+)
 
 
 def pages() -> dict[str, str]:
@@ -214,7 +217,7 @@ def environment_page() -> str:
     read = [(f"`{one.env}`", f"the setting `{one.key}`: {one.help}") for one in settings.SETTINGS]
     read += [(f"`{name}`", text) for name, text in settings.KNOWN_ENV.items() if not text.startswith("set in jobs")]
     read += [(_code(name.split(", ")), text) for name, text in OTHER_ENV.items()]
-    in_jobs = [(f"`{name}`", text) for name, text in JOB_ENV.items()]
+    in_jobs = [(_code(name.split(", ")), *rest) for name, *rest in JOB_ENV]
     types = ", ".join(f"[{name}](type-{name}.md)" for name in jobs.BUILT_IN)
     return "\n".join(
         [
@@ -228,11 +231,14 @@ def environment_page() -> str:
             "",
             "## Set in jobs",
             "",
-            "A program finds the environment of the command that submitted it, without its `ARENA_…`, and over it:",
+            "On this machine a program finds the environment of the command that submitted it, without its `ARENA_…`;",
+            "in a pod that of its image. Over it:",
             "",
-            *table(("variable", "what it says"), in_jobs),
+            *table(("variable", "what it says", "on this machine", "on a cluster"), in_jobs),
             "",
-            f"How it finds its peers depends on the type: {types}. `--env` wins over all but the first two.",
+            f"How it finds its peers depends on the type: {types}.",
+            "Operators write the same names. `--env` wins over all but `ARENA_RUN_ID` and `ARENA_REPLICA`: those it",
+            "cannot set.",
         ]
     )
 
@@ -254,6 +260,10 @@ def exit_codes_page() -> str:
             "0 when it was done, `logs -f` too, and these:",
             "",
             *table(("code", "exception in Python", "when"), rows),
+            "",
+            "On a cluster the job's code is that of a container, and the same rules hold: 126 and 127 where its",
+            "runtime could not start the program, 137 where it was killed for memory. A job whose end nobody could",
+            "see, as its object was deleted by somebody, has none.",
             "",
             "`logs --exit-code` passes the job's code on, `exec` that of the command it ran. After a signal a command",
             "ends with 128 + n. With `ARENA_COMPAT=go` every failure of arena's own is 1, as in Arena (Go).",
@@ -373,7 +383,8 @@ def _peers(kind: type[Job]) -> Iterator[str]:
     gang = [*layout.place(job, "mnist-7k3f", roles, ports, (), Path("/state/runs/mnist-7k3f/attempt-1"), 1)]
     placed = gang[-1]
     argv, env = placed.programs[0]
-    own = {key: value for key, value in env.items() if key not in JOB_ENV}
+    common = {name for names, *_ in JOB_ENV for name in names.split(", ")}
+    own = {key: value for key, value in env.items() if key not in common}
     yield f"`{placed.replica.name}` of two workers that run `train.py` starts `{' '.join(argv)}` and finds beside the"
     yield "[variables of every job](environment.md#set-in-jobs):"
     yield from ("", "```", *(f"{key}={value}" for key, value in own.items()), "```", "")
