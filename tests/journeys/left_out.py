@@ -102,7 +102,7 @@ PYTORCHJOB: tuple[Rule, ...] = (
     Rule(r"(?<=rank \\d\+ up/ )64", AGAIN, instead="64-127"),
     Rule(r"(?<=rank \\d\+ up/ )2", AGAIN, instead="2-4"),
     Rule(r"(?<=closed by peer/ )0-63", AGAIN, instead="0-126"),
-    Rule(r'(?<="rank": \?37\\b/ )2', AGAIN, instead="2-4"),
+    Rule(r'(?<="rank": \?37\\b/ )2', AGAIN + ", and why it cannot go on", instead="2-9"),
     Rule(r"(?<=bad sample 1234/ )1", AGAIN, instead="1-2"),
 )
 

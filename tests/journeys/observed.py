@@ -12,6 +12,7 @@ from typing import Any
 from journeys.notation import Count, Empty, Exit, Expectation, Json, Match, Raises, Step, Stream, Time
 
 SECRETS = ("secret1", "secret2", "KEYKEY")
+OURS = re.compile(r'File "[^"]*/arena/(?!code/)')
 TRACEBACK = "Traceback (most recent call last)"
 MESSAGE = re.compile(r"(Error|Warning|  Why|  Try): ")
 # These print the program's own lines on stdout, which may look like anything.
@@ -48,12 +49,18 @@ def check(expectation: Expectation, seen: Observed) -> str | None:
 
 def implied(step: Step, seen: Observed) -> Iterator[str]:
     """What holds for every step without being written, where it does not."""
-    yield from (f"a traceback on {name}" for name, text in streams(seen) if TRACEBACK in text)
+    yield from (f"a traceback on {name}" for name, text in streams(seen) if is_traceback(step, name, text))
     yield from (f"{secret!r} on {name}" for name, text in streams(seen) for secret in SECRETS if secret in text)
     if seen.held_open:
         yield "the command ended, but a process it left holds its stdout or stderr open"
     if step.kind in ("run", "background"):
         yield from not_data(step.text, seen)
+
+
+def is_traceback(step: Step, stream: Stream, text: str) -> bool:
+    """Whether a text has a traceback that is not the program's own, shown where its output is shown."""
+    programs = stream == "out" and SHOWS_PROGRAM.search(step.text) is not None
+    return TRACEBACK in text and (not programs or OURS.search(text) is not None)
 
 
 def streams(seen: Observed) -> tuple[tuple[Stream, str], tuple[Stream, str]]:

@@ -10,7 +10,8 @@ import pytest
 from journeys import left_out, notation
 from journeys import stage as stages
 from journeys.left_out import Rule, choose
-from journeys.notation import Count, Exit, Json, Match, NotationError, Step, parse
+from journeys.notation import Count, Exit, Json, Match, NotationError, Step, parse, parse_step
+from journeys.observed import is_traceback
 from journeys.ready import read_day
 from journeys.runner import Report, Runner, Script
 from journeys.stage import Stage, age, shift_times, stage
@@ -338,3 +339,13 @@ py> print("secret1")"""
     failures = play(place, text).failures
     assert [failure.step.line for failure in failures] == [2, 4, 6, 8, 10, 12, 13]
     assert "_ is 1" in failures[0].why
+
+
+def test_a_traceback_of_the_program_is_its_own() -> None:
+    programs = 'Traceback (most recent call last)\n  File "/arena/code/fail37.py", line 18\n'
+    ours = 'Traceback (most recent call last)\n  File "/lib/arena/client.py", line 18\n'
+    logs, listing = parse_step(1, "$ arena logs wide"), parse_step(1, "$ arena list")
+    assert not is_traceback(logs, "out", programs)
+    assert is_traceback(logs, "out", ours)
+    assert is_traceback(logs, "err", programs)
+    assert is_traceback(listing, "out", programs)
