@@ -145,6 +145,7 @@ class Watch:
 
     def _put(self, pod: Pod, *, gone: bool) -> None:
         with self.changed:
+            pod = _asked_once(pod, self.pods.get(pod.metadata.uid))
             self.pods[pod.metadata.uid] = _left(pod) if gone else pod
             if gone:
                 self.left.add(pod.metadata.uid)
@@ -153,6 +154,19 @@ class Watch:
     def _tell(self) -> None:
         self.number += 1
         self.changed.notify_all()
+
+
+def _asked_once(pod: Pod, before: Pod | None) -> Pod:
+    """A pod that knows when its deletion was first asked for: the kubelet asks once more when all has ended."""
+    if before is None or before.metadata.deletion_timestamp is None:
+        return pod
+    first = before.metadata
+    metadata = structs.replace(
+        pod.metadata,
+        deletion_timestamp=first.deletion_timestamp,
+        deletion_grace_period_seconds=first.deletion_grace_period_seconds,
+    )
+    return structs.replace(pod, metadata=metadata)
 
 
 def _has_ended(pod: Pod) -> bool:
