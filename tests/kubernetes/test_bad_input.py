@@ -8,7 +8,6 @@ import json
 import subprocess
 import threading
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,24 +15,13 @@ from typing import Any
 import pytest
 from testbed.bed import Bed
 from testbed.faults import Fault, FaultProxy
-from testbed.images import WORK
 
 from cli.conftest import Arena, Result
+from cluster.spaces import Space, refused
 
 Object = dict[str, Any]
 Change = Callable[[Object], object]
 PATIENT = "trap 'exit 0' TERM; sleep 60 & wait"  # ends at once when it is asked to
-MADE = "jobs,pods,configmaps,secrets,services"
-
-
-def refused(result: Result, code: int, *words: str) -> None:
-    """One error of arena's own, with this code and these words."""
-    assert result.exit_code == code, result.stderr
-    assert "Traceback" not in result.stderr
-    assert "made a mistake" not in result.stderr
-    errors = [line for line in result.stderr.splitlines() if line.startswith("Error: ")]
-    assert len(errors) == 1, result.stderr
-    assert [word for word in words if word not in result.stderr] == [], result.stderr
 
 
 # --- kubeconfigs ---------------------------------------------------------------------------------------------
@@ -230,88 +218,6 @@ def test_a_server_that_says_nothing_is_given_up_within_20_seconds(arena: Arena) 
 
 
 # --- a real API server ---------------------------------------------------------------------------------------
-
-
-class Space:
-    """A namespace of a test's own on a test bed, and arena in it as whoever the test says."""
-
-    def __init__(self, bed: Bed, cli: Arena) -> None:
-        self.bed = bed
-        self.cli = cli
-        self.name = f"x{uuid.uuid4().hex[:8]}"
-        bed.kubectl("create", "namespace", self.name)
-        bed.wait("an account", lambda: self.kubectl("get", "sa", "default", "-o", "name", check=False))
-        cli.env |= {"KUBECONFIG": str(self.as_user("admin")), "ARENA_JOB_NAMESPACE": self.name, "ARENA_IMAGE": WORK}
-
-    def kubectl(self, *words: str, **more: Any) -> str:
-        return self.bed.kubectl("-n", self.name, *words, **more)
-
-    def apply(self, *objects: Object) -> None:
-        self.kubectl("apply", "-f", "-", given=json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
-
-    def as_user(self, name: str) -> Path:
-        """A kubeconfig for requests on behalf of this user."""
-        made = json.loads(self.bed.kubeconfig("admin").read_text())
-        if name != "admin":
-            made["users"][0]["user"]["as"] = name
-        return self.cli.file(f"kubeconfigs/{name}", json.dumps(made))
-
-    def without(self, *resources: str) -> Path:
-        """The kubeconfig of somebody who may do all in this namespace but these."""
-        rules = [
-            {"apiGroups": [group], "resources": [one for one in kinds if one not in resources], "verbs": ["*"]}
-            for group, kinds in RIGHTS.items()
-        ]
-        name = "-".join(["no", *(one.replace("/", "-") for one in resources)])
-        group = "rbac.authorization.k8s.io"
-        role = {"kind": "Role", "apiVersion": f"{group}/v1", "metadata": {"name": name}, "rules": rules}
-        binding = {
-            "kind": "RoleBinding",
-            "apiVersion": f"{group}/v1",
-            "metadata": {"name": name},
-            "roleRef": {"kind": "Role", "name": name, "apiGroup": group},
-            "subjects": [{"kind": "User", "name": name, "apiGroup": group}],
-        }
-        self.apply(role, binding)
-        return self.as_user(name)
-
-    def left(self) -> set[str]:
-        """What of arena's is here."""
-        words = ("get", MADE, "-l", "app.kubernetes.io/managed-by=arena", "-o", "name")
-        return set(self.kubectl(*words).split())
-
-    def end(self) -> None:
-        self.bed.kubectl("delete", "namespace", self.name, "--wait=false")
-
-
-RIGHTS = {
-    "": ["pods", "pods/log", "services", "configmaps", "secrets", "events", "resourcequotas", "persistentvolumeclaims"],
-    "batch": ["jobs"],
-}
-
-
-@pytest.fixture
-def space(bed: Bed, arena: Arena) -> Iterator[Space]:
-    """A namespace of a cluster whose pods nobody runs."""
-    made = Space(bed, arena)
-    yield made
-    made.end()
-
-
-@pytest.fixture
-def alive(node: Bed, arena: Arena) -> Iterator[Space]:
-    """A namespace of a cluster with a node and operators."""
-    made = Space(node, arena)
-    yield made
-    made.end()
-
-
-@pytest.fixture
-def proxy(space: Space) -> Iterator[FaultProxy]:
-    """What stands between arena and that API server."""
-    with FaultProxy(space.bed) as started:
-        space.cli.env["KUBECONFIG"] = str(started.kubeconfig("admin"))
-        yield started
 
 
 def submit(space: Space, *words: str, name: str = "a", **more: Any) -> Result:

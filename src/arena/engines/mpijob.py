@@ -13,7 +13,6 @@ from msgspec.structs import replace
 from arena.engines.base import Manifest, Work
 from arena.engines.gang import Asked
 from arena.engines.kubeflow import ReplicaEngine, ReplicaJob, ReplicaSpec
-from arena.errors import UnsupportedError
 from arena.job import Role
 from arena.jobs.mpi import MPIJob
 
@@ -37,16 +36,6 @@ class MPIJobEngine(ReplicaEngine):
     unranked: ClassVar[tuple[str, ...]] = ("launcher", "worker")
     forgets: ClassVar[bool] = False  # the launcher's Job looks
     limited: ClassVar[bool] = True
-
-    def problems(self, work: Work) -> Sequence[str]:
-        served = work.served[self.key].version if self.key in work.served else self.version
-        if served != self.version:
-            raise UnsupportedError(
-                f"this cluster serves MPIJob {served}; arena makes {self.version}",
-                why=f"{served} is another operator's kind of the same name",
-                hint="ask for the mpi-operator",
-            )
-        return super().problems(work)
 
     def child(self, work: Work, role: Role) -> str:
         """Workers' host names, and a launcher's pod, which a Job makes: its name is a label's value."""

@@ -73,9 +73,10 @@ class Discovery:
         self._lock = threading.RLock()
         self._known: _Known | None = None
 
-    def find(self, kind: str, group: str) -> Resource | None:
-        """The kind in the version the server prefers; None where it is not served."""
-        return next((found for found in self.resources() if (found.kind, found.group) == (kind, group)), None)
+    def find(self, kind: str, group: str, version: str = "") -> Resource | None:
+        """The kind in this version, else in the one the server prefers; None where it is not served."""
+        found = [one for one in self.resources() if (one.kind, one.group) == (kind, group)]
+        return next((one for one in found if one.version == version), found[0] if found else None)
 
     def resources(self) -> list[Resource]:
         """All kinds in all versions, in the server's order of preference."""

@@ -164,7 +164,7 @@ class KubernetesBackend:
         """The kinds of ours that this cluster serves."""
         found = {}
         for engine in map(load, ENGINES):
-            if resource := self.api.discovery.find(engine.kind, engine.group):
+            if resource := self.api.discovery.find(engine.kind, engine.group, engine.version):
                 properties = self.api.discovery.properties(resource) if engine.group != "batch" else frozenset()
                 found[f"{engine.kind}.{engine.group}"] = Kind(resource.version, properties)
         return found

@@ -68,7 +68,7 @@ def make_plan(
         name=job.name,
         namespace=namespace,
         run_id=run_id,
-        roles=tuple(_in_pods(role, parcel.renamed) for role in job.roles("python3")),
+        roles=tuple(_in_pods(role, parcel.renamed, settings) for role in job.roles("python3")),
         image=image,
         labels=dict(job.label),
         annotations={**job.annotation, RUN_ANNOTATION: remembered(job, context, user, engine.name)},
@@ -161,6 +161,7 @@ def choose(job: Job, settings: Settings, served: Served) -> Engine:
     found = [engines.load(name) for name in names]
     for engine in found:
         if f"{engine.kind}.{engine.group}" in served:
+            _check_version(engine, served)
             return engine
     first = found[0]
     raise UnsupportedError(
@@ -168,6 +169,16 @@ def choose(job: Job, settings: Settings, served: Served) -> Engine:
         why=f"{first.operator} is not installed",
         hint="arena run makes a Job, which every cluster has; or ask for the operator",
     )
+
+
+def _check_version(engine: Engine, served: Served) -> None:
+    version = served[f"{engine.kind}.{engine.group}"].version
+    if version != engine.version:
+        raise UnsupportedError(
+            f"this cluster serves {engine.kind} {version}; arena makes {engine.version}",
+            why=f"{version} is of another age of its operator, or of another operator with a kind of that name",
+            hint=f"ask for {engine.operator} with {engine.kind} {engine.version}; arena run makes a Job",
+        )
 
 
 def remembered(job: Job, context: Context, user: str, engine: str) -> str:
@@ -212,9 +223,10 @@ def _unfetchable(work: Work) -> Iterator[str]:
         yield "--fetch: rank 0 of an MPI job runs beside its worker's own program: --output CLAIM:/path keeps files"
 
 
-def _in_pods(role: Role, renamed: Mapping[str, str]) -> Role:
-    """The role with the paths of this machine as the pods have them."""
-    return structs.replace(role, argv=tuple(renamed.get(word, word) for word in role.argv)) if renamed else role
+def _in_pods(role: Role, renamed: Mapping[str, str], settings: Settings) -> Role:
+    """The role with the paths of this machine as the pods have them, and no image of its own where one is locked."""
+    argv = tuple(renamed.get(word, word) for word in role.argv)
+    return structs.replace(role, argv=argv, image="" if images.is_locked(settings) else role.image)
 
 
 def _secret(work: Work) -> Iterator[Manifest]:

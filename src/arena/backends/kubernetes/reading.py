@@ -53,11 +53,11 @@ class Reader:
     def served(self) -> list[Engine]:
         """The engines whose kind this cluster serves."""
         found = [load(name) for name in ENGINES]
-        return [engine for engine in found if self.api.discovery.find(engine.kind, engine.group)]
+        return [engine for engine in found if self.api.discovery.find(engine.kind, engine.group, engine.version)]
 
     def path(self, engine: Engine, name: str = "") -> str:
         """Where the objects of a kind are."""
-        resource = self.api.discovery.find(engine.kind, engine.group)
+        resource = self.api.discovery.find(engine.kind, engine.group, engine.version)
         if resource is None:
             raise NotFoundError(f"this cluster serves no {engine.kind}", why=f"{engine.operator} is not installed")
         return resource.path(self.namespace, name)

@@ -197,7 +197,7 @@ class Submission:
         if kind in PATHS:
             return PATHS[kind].format(self.namespace)
         engine = self.made.engine
-        resource = self.api.discovery.find(engine.kind, engine.group)
+        resource = self.api.discovery.find(engine.kind, engine.group, engine.version)
         if resource is None:
             raise BackendError(f"this cluster serves no {engine.kind}", why=f"{engine.operator} is not installed")
         return resource.path(self.namespace)
