@@ -194,8 +194,9 @@ class Client:
         """The job of this name, as a handle; with `gone` also one that only the record knows."""
         if not name.rpartition("/")[2]:
             raise SpecError(f"{name!r} is no name of a job", why="is a variable of the script empty?")
-        if gone and "@" in name:
-            return self.handle(self._numbered(name))
+        if "@" in name:
+            run = self._numbered(name)
+            return self.handle(run) if gone else self._find(run.backend, run.run_id)
         try:
             return self._living(name)
         except (NotFoundError, BackendError, ForbiddenError):

@@ -191,11 +191,17 @@ def _image(look: Look) -> Why | None:
     first = stuck[0]
     pulls = [one for one in look.events("Failed") if one.name == first.pod and "pull" in one.message]
     words = next((one.message for one in pulls if "Failed to pull" in one.message), first.message)
-    named = re.search(r'image "([^"]+)"', f"{first.message} {words}")
-    image = named[1] if named else look.facts.images.get(first.pod, "its image")
+    image = _image_name(look, first.pod, f"{first.message} {words}")
     reason, follow = _pull(first, words)
     text = f"image {image} cannot be pulled for {look.who(stuck)}: {reason}"
     return Why(cause="ImagePull", text=text, evidence=(f"{first.name} | {words}",), next=follow)
+
+
+def _image_name(look: Look, pod: str, words: str) -> str:
+    """The image the words are about, as it was asked for: a runtime sometimes puts its registry before it."""
+    asked = look.facts.images.get(pod, "its image")
+    named = re.search(r'image "([^"]+)"', words)
+    return named[1] if named and not named[1].endswith(f"/{asked}") else asked
 
 
 def _pull(replica: Replica, words: str) -> tuple[str, str]:

@@ -286,6 +286,9 @@ def test_history_names_runs(arena: Any, here: Any) -> None:
     assert here("logs", "a@3").stdout == "0\n"
     assert here("logs", "@last").stdout == "2\n"
     assert here("logs", runs[2]["runId"]).stdout == "0\n"
+    assert here("get", "@last", "-o", "json").json["runId"] == runs[0]["runId"]
+    gone = here("get", "a@2")
+    assert (gone.exit_code, "does not exist any more" in gone.stderr) == (3, True)
     missing = here("logs", "a@9")
     assert (missing.exit_code, "3 runs" in missing.stderr) == (3, True)
 

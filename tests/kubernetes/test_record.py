@@ -4,6 +4,7 @@ import json
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -153,6 +154,19 @@ class TestOnTheBed:
         arena.Client(backend="local", env=place.env, cwd=place.cwd).run(["true"], name="here").wait()
         both = arena.Client(env=place.env, cwd=place.cwd).history()
         assert [(seen.name, seen.backend) for seen in both] == [("here", "local"), ("there", "kubernetes")]
+
+    def test_the_last_run_is_the_one_that_is_got_and_deleted_wherever_it_is(self, place: KubernetesPlace) -> None:
+        arena.Client(backend="local", env=place.env, cwd=place.cwd).run(["true"], name="here").wait()
+        time.sleep(1)  # the server's stamps are whole seconds
+        there = place.run(["true"], name="there")
+        there.wait()
+        both = arena.Client(env=place.env, cwd=place.cwd)
+        assert both.get("@last").run_id == there.run_id
+        said = arena_says(place, "delete", "@last")
+        assert (said.returncode, "The job there has been deleted" in said.stderr) == (0, True)
+        with pytest.raises(arena.NotFoundError, match="'there' does not exist any more"):
+            both.get("@last")
+        assert both.get("here").get().state.name == "SUCCEEDED"
 
     def test_a_name_of_another_place_is_told_with_it_and_never_deleted_there(self, place: KubernetesPlace) -> None:
         job = place.run(sh(f"echo up; {HOLD}"), name="mnist")
