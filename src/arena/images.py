@@ -31,7 +31,11 @@ def choose(job: Job, settings: Settings, script: str | None) -> tuple[str, str]:
     >>> choose(PlainJob(command=("train.py",)), settings, "import torch.nn")[0]
     'pytorch/pytorch:2.7.1-cuda12.8-cudnn9-runtime'
     """
-    if named := job.named_image():
+    named = job.named_image()
+    if is_locked(settings):
+        instead = f", instead of {named[0]}" if named else ""
+        return str(settings.text("image")), f"locked: {settings.source('image')}{instead}"
+    if named:
         return named
     set_ = settings.text("image")
     if set_ and set_ != REQUIRED:
@@ -40,6 +44,11 @@ def choose(job: Job, settings: Settings, script: str | None) -> tuple[str, str]:
         why = f"{settings.source('image')}: image is {REQUIRED}" if set_ else "a container needs one"
         raise UnsupportedError("no image", why=why, hint="--image IMAGE, or arena config set image IMAGE")
     return built_in(imported(script), gpus=job.gpus > 0), "built-in default, arena config set image IMAGE changes it"
+
+
+def is_locked(settings: Settings) -> bool:
+    """Whether the site says which image all jobs have, whatever is typed."""
+    return settings.layer("image") == "locked" and settings.text("image") != REQUIRED
 
 
 def built_in(modules: Sequence[str], *, gpus: bool = False) -> str:

@@ -99,14 +99,11 @@ class Role(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
 
 
 class Seat(Struct, frozen=True, kw_only=True):
-    """The place of one process in its gang: who it is, and where the others are.
-
-    `rank` is a text where only the place itself knows it: a reference to a variable.
-    """
+    """The place of one process in its gang: who it is, and where the others are."""
 
     role: str
     index: int
-    rank: int | str
+    rank: int
     world: int
     local_rank: int = 0
     nproc: int = 1

@@ -12,13 +12,13 @@ from datetime import datetime
 from msgspec import field
 from msgspec.structs import replace
 
-from arena.engines import gang, pods
+from arena.engines import gang, pods, ranks
 from arena.engines.base import NAME_LABEL, STOPPED_ANNOTATION, Manifest, Work
 from arena.engines.gang import Asked, Key, Said
 from arena.engines.kubeflow import name_problems
 from arena.engines.objects import Condition, Part, Pod, Template, Thing
 from arena.engines.starter import started
-from arena.job import Role, Seat
+from arena.job import Role
 from arena.quantity import whole_seconds
 from arena.status import Observed
 
@@ -84,6 +84,7 @@ class IndexedJob:
         """Names longer than their children may be, and roles that differ."""
         longest = f"{work.name}-{_count(work.roles) - 1}"
         found = [*pods.problems(work), *name_problems(work, self.kind, longest)]
+        found += ranks.unlike(work, _master(work))
         if len({(role.argv, role.cpu, role.memory, role.gpus, role.image) for role in work.roles}) > 1:
             found.append("the replicas of an Indexed Job are all alike; this job needs its operator")
         return found
@@ -91,7 +92,7 @@ class IndexedJob:
     def render(self, work: Work) -> Manifest:
         count = _count(work.roles)
         role = work.roles[0]
-        template = pods.template(work, started(role), self.container, env=_env(work, role, count))
+        template = pods.template(work, started(role), self.container, env=ranks.told(work, _master(work)))
         template["spec"]["subdomain"] = work.name
         if count > 1:
             peers = pods.own_init("arena-peers", template["spec"]["containers"][0], FIND, f"{work.name}-0.{work.name}")
@@ -151,18 +152,13 @@ def _limits(work: Work) -> Manifest:
     return found
 
 
+def _master(work: Work) -> str:
+    """Where rank 0 is found; a single replica finds itself."""
+    return f"{work.name}-0.{work.name}:{PORT}" if _count(work.roles) > 1 else f"127.0.0.1:{PORT}"
+
+
 def _count(roles: Sequence[Role]) -> int:
     return sum(role.count for role in roles)
-
-
-def _env(work: Work, role: Role, count: int) -> list[Manifest]:
-    """The peers' contract, each rank from the annotation that the controller writes on its pod."""
-    path = f"metadata.annotations['{pods.INDEX_ANNOTATION}']"
-    index = {"name": pods.INDEX_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": path}}}
-    master = f"{work.name}-0.{work.name}:{PORT}" if count > 1 else f"127.0.0.1:{PORT}"
-    rank = f"$({pods.INDEX_VARIABLE})"
-    seat = Seat(role=role.name, index=0, rank=rank, world=count, nproc=role.nproc, master=master)
-    return [index, *({"name": name, "value": value} for name, value in work.job.join(seat).env.items())]
 
 
 def _place(pod: Pod) -> Key:

@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import Raw, field
 from msgspec.structs import force_setattr, replace
 
-from arena.engines import gang, pods
+from arena.engines import gang, pods, ranks
 from arena.engines.base import STOPPED_ANNOTATION, Manifest, Work
 from arena.engines.gang import Asked, Key, Said
 from arena.engines.kubeflow import name_problems
@@ -20,7 +20,7 @@ from arena.engines.objects import EMPTY, Condition, Part, Pod, Resources, Templa
 from arena.engines.objects import Container as ContainerPart
 from arena.engines.objects import PodSpec as PodPart
 from arena.engines.starter import started
-from arena.job import Seat, is_python_file
+from arena.job import is_python_file
 from arena.quantity import whole_seconds
 from arena.status import Observed
 
@@ -187,15 +187,8 @@ def _count(work: Work) -> int:
 
 def _env(work: Work) -> list[Manifest]:
     """The peers' contract but for what the operator writes itself."""
-    role, count = work.roles[0], _count(work)
-    index = {
-        "name": pods.INDEX_VARIABLE,
-        "valueFrom": {"fieldRef": {"fieldPath": f"metadata.annotations['{pods.INDEX_ANNOTATION}']"}},
-    }
-    master = f"{work.name}-{NODE}-0-0.{work.name}:{PORT}"
-    seat = Seat(role=role.name, index=0, rank=f"$({pods.INDEX_VARIABLE})", world=count, nproc=role.nproc, master=master)
-    env = work.job.join(seat).env
-    return [index, *({"name": k, "value": v} for k, v in env.items() if not k.startswith(WRITTEN))]
+    found = ranks.told(work, f"{work.name}-{NODE}-0-0.{work.name}:{PORT}")
+    return [one for one in found if not one["name"].startswith(WRITTEN)]
 
 
 def _trainer(work: Work, template: Manifest) -> Manifest:
