@@ -105,3 +105,13 @@ def test_a_damaged_memory_is_none(tmp_path: Path) -> None:
     for text in ("", "[1]", "{"):
         file.write_text(text)
         assert memory.recall() is None
+
+
+def test_a_locked_image_is_every_jobs(tmp_path: Path) -> None:
+    site = tmp_path / "site.yaml"
+    site.write_text("locked:\n  image: x:1\n")
+    settings = Settings.load({}, {"ARENA_SITE_CONFIG": str(site), "HOME": str(tmp_path)}, tmp_path)
+    image, who = images.choose(PlainJob(command=("true",), image="y:2"), settings, None)
+    assert image == "x:1"
+    assert who.startswith(f"locked: {site}")
+    assert "instead of y:2" in who

@@ -24,8 +24,8 @@ FLAGS = {
     "ephemeral-storage": "--set",
 }
 NAMED = {
-    "PersistentVolumeClaim": ("--data", "claim"),
-    "Secret": ("--image-pull-secret or --secret-env", "secret"),
+    "PersistentVolumeClaim": ("--data or --output", "claim"),
+    "Secret": ("--image-pull-secret", "secret"),
     "ConfigMap": ("--patch", "ConfigMap"),
 }
 
