@@ -43,11 +43,12 @@ def kubectl(bed: Bed, text: str) -> str:
     return bed.kubectl("-n", "team-a", "apply", "--dry-run=server", "-f", "-", given=text, user="alice")
 
 
+@pytest.mark.parametrize("asks", ["--dry-run", "--dry-run=server"])
 @pytest.mark.parametrize("fmt", ["yaml", "json"])
-def test_what_a_dry_run_prints_kubectl_apply_takes(cluster: Any, bed: Bed, name: str, fmt: str) -> None:
+def test_what_a_dry_run_prints_kubectl_apply_takes(cluster: Any, bed: Bed, name: str, fmt: str, asks: str) -> None:
     cluster.file("train.py", "print(1)")
     words = ["--name", name, "-w", "2", "--env", "E=1e3", "--env", "Y=y", "--env", "T=2026-01-31", "train.py"]
-    made = cluster("run", "--dry-run", "-o", fmt, *words)
+    made = cluster("run", asks, "-o", fmt, *words)
     assert made.exit_code == 0, made.stderr
     said = kubectl(bed, made.stdout)
     assert f"job.batch/{name} created" in said
@@ -97,7 +98,7 @@ def test_set_and_patch_change_the_object(cluster: Any) -> None:
         (["--workers", "3", "--gpus", "8"], 7, "requests.nvidia.com/gpu: 24 asked, 0 used of 16"),
         (["--workers", "61"], 7, "pods: 61 asked"),
         (["--priority", "nope"], 3, "--priority: there is no PriorityClass 'nope'"),
-        (["--data", "nope:/data"], 3, "--data: there is no claim 'nope'"),
+        (["--data", "nope:/data"], 3, "--data or --output: there is no claim 'nope'"),
         (["-n", "team-b"], 7, "you may not create jobs.batch in namespace 'team-b'"),
     ],
 )
@@ -137,6 +138,7 @@ def test_an_operator_s_own_object_is_sent_as_it_stands(cluster: Any, bed: Bed, n
     file = str(cluster.file("own.yaml", OWN.format(name=name)))
     asked = cluster("submit", "-f", file, "--dry-run=server", "-o", "json")
     assert [one["kind"] for one in asked.json["items"]] == ["ConfigMap", "Job"]
+    assert f"job.batch/{name} created" in kubectl(bed, asked.stdout)
     sent = cluster("submit", "-f", file, "-o", "name")
     assert (sent.exit_code, sent.stdout) == (0, f"{name}\n"), sent.stderr
     job = json.loads(bed.kubectl("-n", "team-a", "get", "job", name, "-o", "json"))

@@ -141,7 +141,7 @@ def test_what_is_nobody_s_refusal(given):
 def test_a_claim_that_is_not_there():
     found = refusal(answers(named=[(("PersistentVolumeClaim", "c"), error(404, "…", "NotFound"))]), PLACE)
     assert isinstance(found, NotFoundError)
-    assert "--data: there is no claim 'c' in namespace 'team-a'" in str(found)
+    assert "--data or --output: there is no claim 'c' in namespace 'team-a'" in str(found)
 
 
 def test_flags():
