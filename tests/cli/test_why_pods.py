@@ -79,7 +79,7 @@ def test_what_keeps_a_pod_from_starting(cluster: Any, name: str, cause: str) -> 
 
 
 def test_a_claim_that_is_deleted_after_the_check(cluster: Any, name: str) -> None:
-    spec = {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "nope"}}]}
+    spec: dict[str, Any] = {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "nope"}}]}
     assert cluster("submit", "-f", str(cluster.file("job.json", job(name, **spec)))).exit_code == 0
     found = because(cluster, name, "MissingVolume")
     assert '"nope" not found' in found["text"]

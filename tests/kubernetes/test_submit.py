@@ -10,6 +10,7 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from testbed.bed import Bed
@@ -20,7 +21,7 @@ import arena
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 
-TRIP = 0.4  # seconds the proxy lets each request wait
+TRIP = 1.0  # seconds the proxy lets each request wait
 
 
 @pytest.fixture
@@ -76,7 +77,7 @@ def left(bed: Bed, namespace: str) -> set[str]:
     ],
 )
 def test_a_submit_takes_four_trips_one_after_another(
-    env: dict[str, str], project: Path, proxy: FaultProxy, fields: dict[str, object]
+    env: dict[str, str], project: Path, proxy: FaultProxy, fields: dict[str, Any]
 ) -> None:
     made = client(env, project)
     made.run("train.py", name="warm")  # discovery and the defaults of the namespace are remembered from here on
@@ -105,7 +106,9 @@ def test_helpers_come_before_the_job_and_owners_after_it(
             assert not owner.get("blockOwnerDeletion")
 
 
-SUBMIT = "import arena; arena.Client(backend='kubernetes').run('train.py', name='half', workers=2, env={'HF_TOKEN': 'x'})"
+SUBMIT = (
+    "import arena; arena.Client(backend='kubernetes').run('train.py', name='half', workers=2, env={'HF_TOKEN': 'x'})"
+)
 
 
 @pytest.mark.parametrize("deliver", [False, True], ids=["lost", "delivered"])
