@@ -70,9 +70,8 @@ INSTANCE = {
     "gpuMetrics": dict, "creationTimestamp": int,
 }  # fmt: skip
 OURS = [
-    "schema", "state", "reason", "message", "since", "exitCode", "backend", "engine", "managedBy", "runId", "uid", "user",
-    "createdAt",
-    "submittedAt", "startedAt", "finishedAt", "gpuSeconds", "durationSeconds", "attempt", "firstFailure", "cause",
+    "schema", "state", "reason", "message", "since", "exitCode", "backend", "engine", "managedBy", "runId", "uid",
+    "user", "createdAt", "submittedAt", "startedAt", "finishedAt", "gpuSeconds", "durationSeconds", "attempt", "firstFailure", "cause",
     "why", "warnings", "command", "labels", "host", "deletedAt", "parent", "error", "replicas",
 ]  # fmt: skip
 REPLICA = [
