@@ -148,6 +148,7 @@ class KubernetesBackend:
 
     def asked(self, plan: Plan) -> Plan:
         """The plan with the job object as the server would make it; nothing is made."""
+        from arena.backends.kubernetes.sending import applicable
         from arena.backends.kubernetes.submitting import ChangedError, Submission
 
         submission = Submission(self.api, plan, self.read_defaults)
@@ -157,8 +158,7 @@ class KubernetesBackend:
             return self.asked(self.plan(plan.job, plan.context))
         for line in submission.warnings:
             self.notes.add(line)
-        thing["metadata"].pop("managedFields", None)
-        return structs.replace(plan, steps=(*plan.data.helpers, thing))
+        return structs.replace(plan, steps=(*plan.data.helpers, applicable(thing)))
 
     def served(self) -> Served:
         """The kinds of ours that this cluster serves."""

@@ -69,7 +69,7 @@ class Sending:
         """The objects as the server would make them; nothing is made."""
         answers = together([lambda one=one: self._create(one, dry_run=True) for one in self.objects.all])  # type: ignore[misc]
         raise_first(answers)
-        return tuple(answers)  # type: ignore[arg-type]
+        return tuple(map(applicable, answers))  # type: ignore[arg-type]
 
     def carry_out(self) -> Ref:
         """Ask, make the helpers in their order, make the job."""
