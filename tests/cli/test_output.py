@@ -71,8 +71,9 @@ INSTANCE = {
 }  # fmt: skip
 OURS = [
     "schema", "state", "reason", "message", "since", "exitCode", "backend", "engine", "managedBy", "runId", "uid",
-    "user", "createdAt", "submittedAt", "startedAt", "finishedAt", "gpuSeconds", "durationSeconds", "attempt", "firstFailure", "cause",
-    "why", "warnings", "command", "labels", "host", "deletedAt", "parent", "error", "replicas",
+    "user", "createdAt", "submittedAt", "startedAt", "finishedAt", "gpuSeconds", "durationSeconds", "attempt",
+    "firstFailure", "cause", "why", "warnings", "command", "labels", "host", "deletedAt", "parent", "error",
+    "replicas",
 ]  # fmt: skip
 REPLICA = [
     "name", "role", "index", "rank", "attempt", "state", "exitCode", "reason", "startedAt", "endedAt", "endedByUs",
