@@ -17,7 +17,7 @@ DEMO_STAMP := .venv/.demo-installed
 unexport PYTHONDONTWRITEBYTECODE PYTHONUNBUFFERED PYTHONPATH
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test quick lint frameworks testbed reference bench pins wheel clean
+.PHONY: help venv demo test quick lint frameworks testbed reference bench bench-cluster pins wheel clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
@@ -55,6 +55,9 @@ reference: venv ## write docs/reference anew, from the code
 
 bench: venv ## the figures, as a table with ratios
 	$(BIN)/python -m benchmarks
+
+bench-cluster: venv ## what a cluster's commands cost beside kubectl, on a test bed with 2,000 jobs (make testbed)
+	$(BIN)/python -m benchmarks.cluster
 
 pins: ## write requirements/*.txt anew (needs uv)
 	bash tools/pins.sh

@@ -1,5 +1,7 @@
 """What a cluster's commands cost, beside kubectl on the same server: 2,000 jobs and 4,000 pods, simulated by kwok.
 
+Then what a submit takes in the library, how soon `wait` hears of an end, and how many specs a process renders.
+
     python -m benchmarks.cluster
 """
 
@@ -10,6 +12,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,7 +21,13 @@ from testbed.api import Api, wait_for
 from testbed.bed import Bed
 from testbed.programs import program
 
-JOBS, NODES, ROUNDS = 2_000, 100, 7
+from arena import Client, declared
+from arena.backends.base import Context
+from arena.backends.kubernetes import planning
+from arena.engines.served import TODAY
+from arena.settings import Settings
+
+JOBS, NODES, ROUNDS, SPECS = 2_000, 100, 7, 600
 LABEL = "training.kubeflow.org"
 
 
@@ -46,7 +56,56 @@ def main() -> int:
         }
         for name, cost in in_turns(commands, env).items():
             print(f"{name:28} {cost.cpu:8.0f} ms CPU {cost.wall:8.0f} ms {cost.megabytes:6.0f} MB")
+        client = Client(backend="kubernetes", env={**env, "ARENA_IMAGE": "none"}, cwd=folder)
+        print(f"{'submit':28} {submitting(client):8.0f} ms, all of it, the server's time too")
+        print(f"{'end to wait':28} {hearing(client, bed.api()):8.0f} ms")
+        print(f"{'specs rendered and checked':28} {rendering():8.0f} a second")
     return 0
+
+
+def submitting(client: Client) -> float:
+    """Milliseconds that a submit takes once discovery and defaults are remembered."""
+    took = []
+    for number in range(ROUNDS + 1):
+        began = time.monotonic()
+        client.run(["true"], name=f"submit-{number}", workers=2)
+        took.append((time.monotonic() - began) * 1000)
+    return statistics.median(took[1:])
+
+
+def hearing(client: Client, api: Api) -> float:
+    """Milliseconds from the end of a job, written by hand as its controller would, until `wait` returns."""
+    took = []
+    for number in range(ROUNDS):
+        job = client.run(["true"], name=f"wait-{number}")
+        with ThreadPoolExecutor() as pool:
+            waiting = pool.submit(lambda handle: (handle.wait(), time.monotonic())[1], job)
+            time.sleep(1)
+            end_by_hand(api, job.name)
+            written = time.monotonic()
+            took.append((waiting.result() - written) * 1000)
+    return statistics.median(took)
+
+
+def end_by_hand(api: Api, name: str) -> None:
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    path = f"/apis/batch/v1/namespaces/load/jobs/{name}"
+    words = {"status": "True", "lastTransitionTime": now, "lastProbeTime": now, "reason": "Hand", "message": ""}
+    kinds = ("FailureTarget", "Failed")
+    status = {"startTime": now, "conditions": [{"type": kind, **words} for kind in kinds]}
+    api.patch(f"{path}/status", {"status": status})
+
+
+def rendering() -> float:
+    """How many specs a second one process makes objects of."""
+    settings = Settings.load({}, {"HOME": "/nonexistent"}, Path("/"))
+    context = Context(creates="type", dry="client", cwd="/")
+    began = time.process_time()
+    for number in range(SPECS):
+        values = {"name": f"a{number}", "workers": 8, "gpus": 1, "image": "i:1", "command": ["python", "train.py"]}
+        job = declared.build("pytorch", {**values, "env": {"A": "b"}})
+        planning.make_plan(job, context, settings, TODAY, "team-a", "me")
+    return SPECS / (time.process_time() - began)
 
 
 def fill(api: Api) -> None:
