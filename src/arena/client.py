@@ -20,7 +20,7 @@ from typing import Any, Literal
 from msgspec import structs
 
 from arena import choice, jobs, showing
-from arena.backends.base import Backend, Context, LogLine, LogQuery, Plan, Query, Ref, Warnings
+from arena.backends.base import Backend, Context, LogLine, LogQuery, Plan, Query, Ref, Warnings, unheard
 from arena.errors import (
     BackendError,
     ForbiddenError,
@@ -106,14 +106,21 @@ class Client:
         return self.backend(name).plan(check(job), replace_context(where, given))
 
     def submit(
-        self, job: Job | Plan, *, replace: bool = False, force: bool = False, creates: choice.Creates = "type"
+        self,
+        job: Job | Plan,
+        *,
+        replace: bool = False,
+        force: bool = False,
+        creates: choice.Creates = "type",
+        committed: Callable[[], None] = unheard,
     ) -> Handle:
         """Submit a job (or a plan made of it): create-only, exactly one of two with one name wins.
 
-        `replace` takes the place of my own finished job of that name, with `force` of a running one.
+        `replace` takes the place of my own finished job of that name, with `force` of a running one. `committed` is
+        called before the job is made: until then an interrupt undoes all.
         """
         plan = job if isinstance(job, Plan) else self.plan(job, creates=creates)
-        ref = self.backend(plan.backend).submit(plan, replace=replace, force=force)
+        ref = self.backend(plan.backend).submit(plan, replace=replace, force=force, committed=committed)
         return Handle(self, ref, plan.backend)
 
     def export(self, name: str) -> str:

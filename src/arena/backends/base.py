@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -131,6 +131,10 @@ class Warnings:
 StopWord = Literal["Stopped", "Deleted"]
 
 
+def unheard() -> None:
+    """Nobody asked to be told."""
+
+
 class Backend(Protocol):
     """What a place where jobs run can do. `wait`, `prune` and `rerun` are made of these, in `Client`."""
 
@@ -151,8 +155,13 @@ class Backend(Protocol):
     def asked(self, plan: Plan) -> Plan:
         """The plan with the steps as whoever runs them would make them; nothing is made."""
 
-    def submit(self, plan: Plan, *, replace: bool = False, force: bool = False) -> Ref:
-        """Do it: exactly one of two submits with one name wins, the other gets AlreadyExistsError."""
+    def submit(
+        self, plan: Plan, *, replace: bool = False, force: bool = False, committed: Callable[[], None] = unheard
+    ) -> Ref:
+        """Do it: exactly one of two submits with one name wins, the other gets AlreadyExistsError.
+
+        `committed` is called before the job is made: until then an interrupt undoes all.
+        """
 
     def find(self, name: str, *, gone: bool = False) -> Ref:
         """The run that NAME, NAME@2, a run id or @last means; with `gone` also what only the record knows."""

@@ -330,8 +330,8 @@ def _make(
     with Signals() as signals:
         handle = None
         try:
-            with signals.hold():
-                handle = client.submit(plan, replace=given["replace"], force=given["force"])
+            with signals.hold() as begin:
+                handle = client.submit(plan, replace=given["replace"], force=given["force"], committed=begin)
                 _say_notes(handle)
                 submitted(handle, given, attached=attached, followed=creates == "run")
             ended = partial(finish, handle, given, limits, followed=creates == "run")

@@ -6,7 +6,7 @@ import contextlib
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
 
 KINDS = ("SIGINT", "SIGTERM", "SIGHUP")
@@ -45,11 +45,14 @@ class Signals:
             signal.signal(number, action)  # type: ignore[arg-type]
 
     @contextlib.contextmanager
-    def hold(self) -> Iterator[None]:
-        """Nothing interrupts the block; what came meanwhile comes after it."""
-        self.holding = True
+    def hold(self) -> Iterator[Callable[[], None]]:
+        """From the call of what it gives on nothing interrupts the block; what came meanwhile comes after it."""
+
+        def begin() -> None:
+            self.holding = True
+
         try:
-            yield
+            yield begin
         finally:
             self.holding = False
         if self.held is not None:

@@ -271,7 +271,8 @@ def _properties(api: Api, resource: Resource, path: Sequence[str]) -> set[str]:
     document = api.get("/openapi/v3", _Documents).paths.get(root)
     if document is None:
         raise BackendError(f"the server publishes no schema of {resource.api_version}")
-    schemas = api.get(document.url, _OpenApi).components.schemas
+    address = document.url.partition("?")[0]  # with a hash that is old by now the server would redirect
+    schemas = api.get(address, _OpenApi).components.schemas
     wanted = _Gvk(resource.group, resource.version, resource.kind)
     schema = next((one for one in schemas.values() if wanted in (one.kinds or ())), _Schema())
     for name in path:

@@ -6,13 +6,13 @@ import builtins
 import functools
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
-from arena.backends.base import Context, LogLine, LogQuery, Plan, Query, Ref, Warnings
+from arena.backends.base import Context, LogLine, LogQuery, Plan, Query, Ref, Warnings, unheard
 from arena.backends.kubernetes import defaults, planning, reading, travel
 from arena.backends.kubernetes.reading import Found, Reader
 from arena.engines import ENGINES, load
@@ -169,17 +169,19 @@ class KubernetesBackend:
                 found[f"{engine.kind}.{engine.group}"] = Kind(resource.version, properties)
         return found
 
-    def submit(self, plan: Plan, *, replace: bool = False, force: bool = False) -> Ref:
+    def submit(
+        self, plan: Plan, *, replace: bool = False, force: bool = False, committed: Callable[[], None] = unheard
+    ) -> Ref:
         """Ask, then make helpers, job and owners. Exactly one of two submits of a name wins."""
         from arena.backends.kubernetes.submitting import ChangedError, Submission
 
-        submission = Submission(self.api, plan, self.read_defaults)
+        submission = Submission(self.api, plan, self.read_defaults, committed)
         try:
             return self._carried_out(submission)
         except ChangedError:  # what was remembered of the namespace is no longer so: plan anew, once
             plan = self.plan(plan.job, plan.context)
             self.notice = f"the namespace's defaults have changed: {', '.join(plan.facts)}"
-            return self.submit(plan, replace=replace, force=force)
+            return self.submit(plan, replace=replace, force=force, committed=committed)
         except AlreadyExistsError as error:
             seen = self._holder(plan)
             if seen is None:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 ROOM = 20_000  # lines that wait for whoever reads them
 PAUSE = 0.2  # seconds before a stream that ended too early is taken up again; longer each time
 LONGEST_PAUSE = 5.0
+TRIES = 4  # connections for what is there already
 LEAVING = 5.0  # seconds for the threads of a reader that has gone
 PATIENCE = 60.0  # seconds in which nothing but failures ends it
 
@@ -93,7 +94,7 @@ def _merged(reading: Reading) -> Iterator[LogLine]:
 def _all(stream: Stream, query: LogQuery, note: Notes) -> Iterator[LogLine]:
     """The lines that are there now."""
     try:
-        for lines in stream.once(follow=False, tail=query.tail, since=query.since):
+        for lines in stream.all(tail=query.tail, since=query.since):
             yield from lines
         yield from stream.rest()
     except RefusedError:  # a right that is missing for one is missing for all
@@ -135,7 +136,7 @@ def _keeper(stream: Stream, note: Notes) -> Callable[[], None]:
         pod = stream.pod_of(stream.start.uid)
         over = pod is not None and has_ended(stream.start, pod)
         try:
-            for _ in stream.once(follow=False):
+            for _ in stream.all():
                 pass
             stream.rest()
         except (NotFoundError, SpecError) as error:
@@ -195,6 +196,17 @@ class Stream:
                     self._heed_trouble()
         except Stopped:
             return
+
+    def all(self, tail: int | None = None, since: datetime | None = None) -> Iterator[list[LogLine]]:
+        """The lines that are there now; a connection that breaks is followed by another."""
+        for number in range(1, TRIES + 1):
+            try:
+                yield from self.once(follow=False, tail=tail, since=since)
+                return
+            except BackendError:
+                if number == TRIES:
+                    raise
+                time.sleep(PAUSE * number)
 
     def rest(self) -> list[LogLine]:
         """What is left when there is no more: a last line that has no end."""

@@ -11,14 +11,14 @@ import json
 import os
 import threading
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from msgspec import structs
 
 from arena import files, status
-from arena.backends.base import Context, LogLine, LogQuery, Plan, Query, Ref, Warnings
+from arena.backends.base import Context, LogLine, LogQuery, Plan, Query, Ref, Warnings, unheard
 from arena.backends.kubernetes import reading, travel
 from arena.backends.kubernetes.backend import KubernetesBackend, matches
 from arena.backends.kubernetes.reading import Found
@@ -63,9 +63,11 @@ class RememberingBackend(KubernetesBackend):
         captured, store = self.records.capture_of(context.again)
         return travel.Recorded(captured, store, _base(self.records, context.again))
 
-    def submit(self, plan: Plan, *, replace: bool = False, force: bool = False) -> Ref:
+    def submit(
+        self, plan: Plan, *, replace: bool = False, force: bool = False, committed: Callable[[], None] = unheard
+    ) -> Ref:
         """Make the job, then its record; its code is packed beside it."""
-        ref = super().submit(plan, replace=replace, force=force)
+        ref = super().submit(plan, replace=replace, force=force, committed=committed)
         with self._writing():
             if self.records.get(ref.run_id) is None:
                 self.records.open(self._place_of(ref), _new(plan, ref, self.user), plan)

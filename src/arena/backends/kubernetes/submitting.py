@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import convert
 
-from arena.backends.base import Plan, Ref
+from arena.backends.base import Plan, Ref, unheard
 from arena.backends.kubernetes import fitting, refusals
 from arena.backends.kubernetes.fitting import Asked, Node, Quota
 from arena.backends.kubernetes.planning import Made
@@ -41,10 +41,17 @@ class ChangedError(BackendError):
 class Submission:
     """One submit of one plan; what it has made is undone when it fails before its job is there."""
 
-    def __init__(self, api: Api, plan: Plan, defaults: Callable[[], Mapping[str, str]] | None = None) -> None:
+    def __init__(
+        self,
+        api: Api,
+        plan: Plan,
+        defaults: Callable[[], Mapping[str, str]] | None = None,
+        committed: Callable[[], None] = unheard,
+    ) -> None:
         self.api = api
         self.plan = plan
         self.defaults = defaults
+        self.committed = committed
         made = plan.data
         assert isinstance(made, Made)
         self.made = made
@@ -60,6 +67,7 @@ class Submission:
         self.ask()
         try:
             self.make_helpers()
+            self.committed()
             thing = self.api.create(self.path_of(self.made.thing), self.made.thing)
         except BaseException as error:
             self.undo()

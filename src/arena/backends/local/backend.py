@@ -7,11 +7,11 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
 from arena import files, secrets
-from arena.backends.base import Context, LogLine, LogQuery, Plan, Query, Ref, Warnings
+from arena.backends.base import Context, LogLine, LogQuery, Plan, Query, Ref, Warnings, unheard
 from arena.backends.local import keeping, launch, process, state
 from arena.backends.local.making import Maker
 from arena.backends.local.reading import read_logs
@@ -80,8 +80,11 @@ class LocalBackend:
         """The run that NAME, NAME@2, a run id or @last means."""
         return self.records.find(name, gone=gone)
 
-    def submit(self, plan: Plan, *, replace: bool = False, force: bool = False) -> Ref:
+    def submit(
+        self, plan: Plan, *, replace: bool = False, force: bool = False, committed: Callable[[], None] = unheard
+    ) -> Ref:
         """Make the run and start its supervisor. Exactly one of two submits of a name wins."""
+        committed()
         with files.writing(self.state.path):
             self.state.ready().sweep()
             self._make_room(plan.name, replace, force)
