@@ -305,6 +305,10 @@ class Job(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_de
             )
         ]
 
+    def hosts(self) -> Role | None:
+        """What a cluster adds: hosts, which have the GPUs, on which the processes of `roles` start others."""
+        return None
+
     def named_image(self) -> tuple[str, str] | None:
         """The image of replicas whose role has none of its own, with the flag that names it."""
         return (self.image, "--image") if self.image else None

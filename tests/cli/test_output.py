@@ -14,12 +14,14 @@ from typing import Any
 
 import pytest
 import yaml
+from msgspec.structs import replace
 
 from arena.backends.base import Context, Plan
-from arena.cli import output
+from arena.cli import output, wait
 from arena.cli.output import Column, Seen, table
 from arena.errors import AlreadyExistsError, JobFailedError
 from arena.job import Job
+from arena.jobs.mpi import MPIJob
 from arena.jobs.plain import PlainJob
 from arena.jobs.pytorch import PyTorchJob
 from arena.status import Observed, Replica, State, Status
@@ -396,10 +398,21 @@ def plan(job: Job, **more: Any) -> Plan:
             plan(PyTorchJob(command=("t.py",), workers=3, gpus=2, nproc_per_node=4), cwd="/home/ab"),
             "local: 1 master, 2 workers, 4 processes each, 2 GPUs each, python /v/python, in /home/ab",
         ),
+        (plan(MPIJob(command=("true",), workers=2, gpus=4)), "local: 1 launcher, 8 GPUs each, in ~/p"),
+        (
+            replace(plan(MPIJob(command=("true",), workers=2, gpus=4)), backend="kubernetes"),
+            "kubernetes: 1 launcher, 2 workers, 4 GPUs each",
+        ),
     ],
 )
 def test_plan_line(made: Plan, line: str) -> None:
     assert output.plan_line(made) == line
+
+
+def test_what_went_half_right_is_said_at_the_end(capsys: pytest.CaptureFixture[str]) -> None:
+    assert wait.ended(seen(State.SUCCEEDED, (replica(0, 0),), warnings=("worker-1 never started",))) == 0
+    said = capsys.readouterr().err.splitlines()
+    assert said == ["Warning: mnist: worker-1 never started", "mnist: SUCCEEDED after 13m"]
 
 
 def test_log_prefixes_have_one_width() -> None:

@@ -24,7 +24,7 @@ from arena.backends.kubernetes import stored, travel
 from arena.backends.kubernetes.backend import KubernetesBackend
 from arena.backends.kubernetes.stored import Store
 from arena.backends.kubernetes.travel import Parcel, pack
-from arena.errors import BackendError, SpecError
+from arena.errors import BackendError, SpecError, UnsupportedError
 from arena.job import Job
 from arena.jobs.plain import PlainJob
 from arena.jobs.pytorch import PyTorchJob
@@ -423,6 +423,24 @@ def test_defaults_that_changed_are_taken_though_others_were_remembered(
     arena.Client(backend="kubernetes", env=client.env, cwd=client.cwd).run("true", name="two")
     words = ("-n", namespace, "get", "jobs", "-o", "jsonpath={.items[*].metadata.labels.team}")
     assert node.kubectl(*words).split() == ["one", "two"]
+
+
+@pytest.mark.kubelet
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("spoilt", [{"patch": "metadata: [1"}, {"image": "required"}])
+def test_defaults_that_were_put_right_are_taken_though_spoilt_ones_were_remembered(
+    client: arena.Client, node: Bed, namespace: str, spoilt: dict[str, str]
+) -> None:
+    manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "arena-defaults"}, "data": spoilt}
+    node.kubectl("-n", namespace, "create", "-f", "-", given=json.dumps(manifest))
+    env = {name: value for name, value in client.env.items() if name != "ARENA_IMAGE"}
+    again = arena.Client(backend="kubernetes", env=env, cwd=client.cwd)
+    job = PlainJob(name="one", command=("true",))
+    for _ in range(2):
+        with pytest.raises((SpecError, UnsupportedError), match=r"arena-defaults"):
+            again.plan(job)
+    node.kubectl("-n", namespace, "delete", "cm", "arena-defaults")
+    assert again.plan(job).name == "one"
 
 
 @pytest.mark.kubelet

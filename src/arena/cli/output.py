@@ -21,7 +21,6 @@ from arena.status import Replica, Seen, State
 if TYPE_CHECKING:
     from arena.backends.base import Plan
     from arena.errors import ArenaError
-    from arena.job import Job
     from arena.waits import Event
     from arena.why import Why
 
@@ -448,7 +447,7 @@ def plan_line(plan: Plan) -> str:
     from arena.job import is_python_file
 
     context = plan.context
-    parts = [*plan.facts[:1], _gang(plan.job), *plan.facts[1:]]
+    parts = [*plan.facts[:1], _gang(plan), *plan.facts[1:]]
     if plan.backend == "local":
         parts += [f"python {context.python or 'python'}"] if is_python_file(plan.job.command) else []
         parts += [f"in {_below_home(context.cwd, context.environ.get('HOME', ''))}"] if context.cwd else []
@@ -525,9 +524,13 @@ def _with_age(moment: datetime | None, now: datetime) -> str:
     return f"{local_time(moment)} ({short_duration((now - moment).total_seconds())} ago)" if moment else ""
 
 
-def _gang(job: Job) -> str:
-    """`2 workers`, `1 master, 3 workers, 1 GPU each`."""
-    roles = [role for role in job.roles() if role.count]
+def _gang(plan: Plan) -> str:
+    """`2 workers`, `1 master, 3 workers, 1 GPU each`; on a cluster with the hosts of the ranks."""
+    from msgspec.structs import replace
+
+    roles = [role for role in plan.job.roles() if role.count]
+    if plan.backend == "kubernetes" and (hosts := plan.job.hosts()):
+        roles = [*(replace(role, gpus=0) for role in roles), hosts]
     parts = [f"{role.count} {role.name}{'s' * (role.count > 1 and role.name != 'ps')}" for role in roles]
     processes = max((role.nproc for role in roles), default=1)
     parts += [f"{processes} processes each"] if processes > 1 else []

@@ -57,9 +57,11 @@ def waited(job: Handle, timeout: float | None, start_timeout: float | None) -> S
 
 
 def ended(seen: Seen) -> int:
-    """Say how the job ended; its exit code."""
+    """Say how the job ended, and what went half right; its exit code."""
     from arena.cli import output
 
+    for warning in seen.warnings:
+        common.say(output.cell(f"Warning: {seen.name}: {warning}"))
     common.say(output.cell(end_line(seen)))
     code = seen.exit_code
     return code if code is not None else 1

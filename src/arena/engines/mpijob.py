@@ -44,7 +44,7 @@ class MPIJobEngine(ReplicaEngine):
     def carried(self, work: Work) -> Sequence[Role]:
         """The Launcher, and the hosts its ranks run on; GPUs are the hosts'."""
         (launcher,) = work.roles
-        hosts = work.job.hosts() if isinstance(work.job, MPIJob) else replace(launcher, count=work.job.workers)
+        hosts = work.job.hosts() or replace(launcher, count=work.job.workers)
         return (replace(launcher, gpus=0), replace(hosts, name="worker", argv=SSHD))
 
     def names(self, work: Work) -> Sequence[Role]:

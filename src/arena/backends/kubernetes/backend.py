@@ -106,8 +106,27 @@ class KubernetesBackend:
         return self.settings.text("user") or self.access.user or login_name()
 
     def plan(self, job: Job, context: Context) -> Plan:
-        """What `submit` would send."""
+        """What `submit` would send; defaults that spoil it are read again: they may have been put right."""
         values = self._defaults(context)
+        try:
+            return self._planned(job, context, values)
+        except ArenaError:
+            if context.dry == "client" or not self._spoil(job, context, values):
+                raise
+            now = self.read_defaults()
+            if now == values:
+                raise
+        return self._planned(job, context, now)
+
+    def _spoil(self, job: Job, context: Context, values: Mapping[str, str]) -> bool:
+        """Whether a job that cannot be planned with these defaults could be without any."""
+        try:
+            self._planned(job, context, {})
+        except ArenaError:
+            return False
+        return bool(values)
+
+    def _planned(self, job: Job, context: Context, values: Mapping[str, str]) -> Plan:
         settings = defaults.layered(self.settings, self.namespace, values)
         recorded = self.recorded(context)
         parcel = travel.pack(job, context, settings, namespace=self.namespace, recorded=recorded)
