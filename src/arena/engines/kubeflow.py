@@ -244,6 +244,7 @@ class ReplicaEngine:
             finished=(status.completion_time or condition.last_transition_time) if over else None,
             since=condition.last_transition_time,
             active=any(one.active for one in status.replica_statuses.values()),
+            cleans=thing.spec.run_policy.clean_pod_policy in ("Running", "All"),
         )
 
     def corrected(self, thing: ReplicaJob, said: Said, pods_: Sequence[Pod]) -> Said:
@@ -258,7 +259,23 @@ class ReplicaEngine:
         if not said.word and not thing.status.conditions:
             words = f"not yet seen by its controller ({self.operator})"
             return replace(said, reason="NotYetSeen", message=words)
+        if said.word == "Restarting" and self._is_over(thing, pods_):
+            line = f"{self.operator} says that it is restarting, but its code is not one that is tried again"
+            return replace(said, word="Failed", reason="", warnings=(*said.warnings, line), finished=said.since)
         return said
+
+    def _is_over(self, thing: ReplicaJob, pods_: Sequence[Pod]) -> bool:
+        """Whether all pods have ended, one of them with a code for which its policy starts nothing again."""
+        policies = {name.lower(): spec.restart_policy for name, spec in self.specs_of(thing).items()}
+        once = [pod for pod in pods_ if (key := self.place(pod)) and policies.get(key[0]) == "ExitCode"]
+        codes = [code for pod in once for code in _codes(pod, self.container)]
+        return all(pod.status.phase in ("Failed", "Succeeded") for pod in pods_) and any(0 < c < 128 for c in codes)
+
+
+def _codes(pod: Pod, container: str) -> list[int]:
+    """The code of the container, where it has ended."""
+    ends = [one.state.terminated for one in pod.status.container_statuses if one.name == container]
+    return [end.exit_code for end in ends if end]
 
 
 def name_problems(work: Work, kind: str, longest: str) -> Sequence[str]:
