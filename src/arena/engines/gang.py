@@ -51,7 +51,10 @@ class Spot(Struct, frozen=True, kw_only=True):
 
 
 class Said(Struct, frozen=True, kw_only=True):
-    """What whoever carries the job out says of it; `active` tells that there are pods, whoever may read them."""
+    """What whoever carries the job out says of it.
+
+    `active` tells that there are pods, whoever may read them, `cleans` that those that still run at the end are ended.
+    """
 
     word: str = ""
     reason: str = ""
@@ -60,6 +63,7 @@ class Said(Struct, frozen=True, kw_only=True):
     finished: datetime | None = None
     since: datetime | None = None
     active: bool = False
+    cleans: bool = False
     warnings: tuple[str, ...] = ()
 
 
@@ -133,7 +137,7 @@ def observe(
         replicas=tuple(last),
         earlier=tuple(earlier),
         in_place=True,
-        warnings=(*said.warnings, *kept.values(), *_disagreements(word, last), *_restarts(word, last, earlier)),
+        warnings=(*said.warnings, *kept.values(), *_disagreements(said, last), *_restarts(word, last, earlier)),
     )
 
 
@@ -231,9 +235,14 @@ def _reason(said: Said, last: Sequence[Replica], earlier: Sequence[Replica]) -> 
     return said.reason, said.message
 
 
-def _disagreements(word: str, last: Sequence[Replica]) -> Iterator[str]:
+def _disagreements(said: Said, last: Sequence[Replica]) -> Iterator[str]:
     """What the pods show and a final word leaves out."""
-    if word in ("Succeeded", "Failed") and (on := [r.name for r in last if r.state is State.RUNNING]):
+    word = said.word
+    if (
+        word in ("Succeeded", "Failed")
+        and not said.cleans
+        and (on := [r.name for r in last if r.state is State.RUNNING])
+    ):
         few = ", ".join(on[:3]) + (f" and {len(on) - 3} more" if len(on) > 3 else "")
         yield f"still running, though the job has ended: {few}; deleting the job ends them"
     for r in last if word == "Succeeded" else ():
