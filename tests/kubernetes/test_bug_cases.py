@@ -160,9 +160,7 @@ def test_a_trainjob_that_says_only_that_it_was_resumed_runs() -> None:
     thing = {
         "metadata": {"name": "t", "uid": "u", "creationTimestamp": NOW},
         "spec": {"runtimeRef": {"name": "torch-distributed"}, "trainer": {"numNodes": 1}},
-        "status": {
-            "conditions": [{"type": "Suspended", "status": "False", "reason": "Resumed", "lastTransitionTime": NOW}]
-        },
+        "status": {"conditions": [resumed]},
     }
     labels = {"jobset.sigs.k8s.io/jobset-name": "t", "jobset.sigs.k8s.io/replicatedjob-name": "node",
               "batch.kubernetes.io/job-completion-index": "0"}  # fmt: skip
