@@ -266,6 +266,28 @@ def test_of_two_pods_of_one_replica_the_newer_is_it_and_the_older_an_earlier_att
     assert [(r.attempt, r.state) for r in (*seen.earlier, seen.replicas[1])] == [(1, State.FAILED), (2, State.RUNNING)]
 
 
+def test_a_pod_without_an_index_is_a_replica_of_its_own_or_the_next_attempt_of_one_that_failed() -> None:
+    def own(name: str, made: str, status_: Object) -> Object:
+        return {"metadata": {"name": name, "creationTimestamp": f"2026-01-02T03:{made}Z"}, "status": status_}
+
+    up = container({"running": {"startedAt": MADE}})
+    pods = [
+        own("odd-a", "05:00", up),
+        own("odd-b", "05:00", ended(3, "2026-01-02T03:05:10Z")),
+        own("odd-c", "05:05", ended(0, "2026-01-02T03:05:08Z")),
+        own("odd-d", "05:20", up),
+    ]
+    thing = {"kind": "Job", "metadata": META, "spec": {"completions": 4, "parallelism": 3}, "status": {"active": 2}}
+    seen = read("job", thing, *reversed(pods))
+    assert [(r.name, r.rank, r.pod, r.attempt, r.state) for r in (*seen.earlier, *seen.replicas)] == [
+        ("worker-1", None, "odd-b", 1, State.FAILED),
+        ("worker-0", None, "odd-a", 1, State.RUNNING),
+        ("worker-1", None, "odd-d", 2, State.RUNNING),
+        ("worker-2", None, "odd-c", 1, State.SUCCEEDED),
+        ("worker-3", None, "", 1, State.PENDING),
+    ]
+
+
 def test_a_pod_of_an_earlier_job_of_that_name_is_not_its() -> None:
     stale = pod("worker", made="2026-01-02T03:00:00Z", **ended(3, "2026-01-02T03:01:00Z"))
     assert status.first_failure(read("pytorchjob", job("Running"), stale)) is None

@@ -129,6 +129,18 @@ def restarting(place: KubernetesPlace) -> None:
     place.bed.kubectl("create", "-f", "-", given=json.dumps(made))
 
 
+def test_the_pods_of_a_job_without_indexes_are_all_read(place: KubernetesPlace) -> None:
+    container = {"name": "c", "image": WORK, "command": ["sh", "-c", "echo here; sleep 1; echo there"]}
+    template = {"spec": {"restartPolicy": "Never", "terminationGracePeriodSeconds": 0, "containers": [container]}}
+    spec = {"completions": 3, "parallelism": 2, "template": template}
+    made = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "theirs"}, "spec": spec}
+    place.bed.kubectl("-n", place.namespace, "create", "-f", "-", given=json.dumps(made))
+    job = place.client().get("theirs")
+    expected = {f"worker-{index}": ["here", "there"] for index in range(3)}
+    assert by_replica(job.logs(follow=True)) == expected
+    assert by_replica(job.logs()) == expected
+
+
 def test_a_restart_in_place_is_another_attempt(place: KubernetesPlace) -> None:
     place.go()
     restarting(place)

@@ -20,7 +20,7 @@ from arena.engines.objects import Condition, Part, Pod, Template, Thing
 from arena.engines.starter import started
 from arena.job import Role
 from arena.quantity import whole_seconds
-from arena.status import Observed
+from arena.status import Observed, State
 
 PORT = 29500
 USUAL_RETRIES = 6  # of a Job that says nothing
@@ -129,12 +129,14 @@ class IndexedJob:
 
     def read(self, thing: BatchJob, pods_: Sequence[Pod]) -> Observed:
         spec = thing.spec
-        count = spec.completions if spec.completions is not None else spec.parallelism
-        found = gang.spots([Asked("worker", 1 if count is None else count, spec.template)], thing)
+        wanted = spec.completions if spec.completions is not None else spec.parallelism
+        count = 1 if wanted is None else wanted
+        ranked = spec.completion_mode == "Indexed" or count == 1
+        found = gang.spots([Asked("worker", count, spec.template, ranked)], thing)
         said = _said(thing)
         if said.word == "Failed" and any(pod.status.reason == "DeadlineExceeded" for pod in pods_):
             said = replace(said, word="Deadline", reason="DeadlineExceeded")
-        return gang.observe(thing, said, found, pods_, _place, self.container)
+        return gang.observe(thing, said, found, pods_, _Places(), self.container)
 
     def stopped(self) -> Manifest:
         return {"spec": {"suspend": True}}
@@ -161,9 +163,25 @@ def _count(roles: Sequence[Role]) -> int:
     return sum(role.count for role in roles)
 
 
-def _place(pod: Pod) -> Key:
-    index = pod.metadata.annotations.get(pods.INDEX_ANNOTATION, "")
-    return "worker", int(index) if index.isdecimal() else 0
+class _Places:
+    """The place of each pod, asked oldest first: its index, else that of one that failed before, else a new one."""
+
+    def __init__(self) -> None:
+        self.last: list[Pod] = []
+
+    def __call__(self, pod: Pod) -> Key:
+        index = pod.metadata.annotations.get(pods.INDEX_ANNOTATION, "")
+        if index.isdecimal():
+            return "worker", int(index)
+        place = next((number for number, last in enumerate(self.last) if _replaces(pod, last)), len(self.last))
+        self.last[place : place + 1] = [pod]
+        return "worker", place
+
+
+def _replaces(pod: Pod, last: Pod) -> bool:
+    """Whether a pod was made after another had failed."""
+    made, end = pod.metadata.creation_timestamp, pods.replicas(last, "worker", 0, None, IndexedJob.container)[-1]
+    return end.state is State.FAILED and made is not None and (end.ended is None or end.ended <= made)
 
 
 def _said(thing: BatchJob) -> Said:

@@ -174,7 +174,7 @@ def _ended(said: Said, last: Sequence[Replica], kept: Mapping[Key, str]) -> Said
 def _by_key(thing: Thing, pods: Iterable[Pod], place: Place) -> dict[Key, list[Pod]]:
     """The pods of this very object, by replica, oldest first."""
     found: dict[Key, list[Pod]] = defaultdict(list)
-    for pod in sorted(pods, key=lambda pod: pod.metadata.creation_timestamp or EPOCH):
+    for pod in sorted(pods, key=lambda pod: (pod.metadata.creation_timestamp or EPOCH, pod.metadata.name)):
         key = place(pod) if _is_of(pod, thing) else None
         if key is not None:
             found[key].append(pod)

@@ -39,24 +39,25 @@ class Seats:
         self.engine = engine
         self.known: dict[str, Replica] = {}
 
-    def of(self, thing: Any, pod: Pod) -> Replica | None:
-        """The replica of a pod; None where the engine does not take it for one of the job's."""
-        uid = pod.metadata.uid
-        if uid not in self.known:
-            found = self.engine.read(thing, (pod,)).replicas
-            mine = next((replica for replica in found if replica.pod == pod.metadata.name), None)
-            if mine is None:
-                return None
-            self.known[uid] = mine
-        return self.known[uid]
-
     def starts(self, thing: Any, pods: Iterable[Pod]) -> list[Start]:
         """All starts that are known, in order per replica."""
+        there = sorted(pods, key=lambda pod: (str(pod.metadata.creation_timestamp), pod.metadata.name))
+        self._learn(thing, there)
         by_replica: dict[str, list[tuple[Pod, Replica]]] = defaultdict(list)
-        for pod in sorted(pods, key=lambda pod: str(pod.metadata.creation_timestamp)):
-            if replica := self.of(thing, pod):
+        for pod in there:
+            if replica := self.known.get(pod.metadata.uid):
                 by_replica[replica.name].append((pod, replica))
         return [start for found in by_replica.values() for start in _numbered(found, self.engine.container)]
+
+    def _learn(self, thing: Any, pods: Sequence[Pod]) -> None:
+        """The replicas of pods that are new, but for those that the engine does not take for the job's."""
+        if all(pod.metadata.uid in self.known for pod in pods):
+            return
+        observed = self.engine.read(thing, pods)
+        mine = {replica.pod: replica for replica in (*observed.earlier, *observed.replicas) if replica.pod}
+        for pod in pods:
+            if replica := mine.get(pod.metadata.name):
+                self.known.setdefault(pod.metadata.uid, replica)
 
 
 def _numbered(found: Sequence[tuple[Pod, Replica]], container: str) -> Iterator[Start]:
