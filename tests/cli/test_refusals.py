@@ -41,6 +41,14 @@ def test_the_type_typed_must_be_the_files(arena: Any) -> None:
     assert "tensorflow, not pytorch" in refused.stderr
 
 
+@pytest.mark.parametrize("words", [("run",), ("submit", "job")])
+def test_an_operator_s_object_is_no_run_file(arena: Any, words: tuple[str, ...]) -> None:
+    file = arena.file("job.yaml", "apiVersion: batch/v1\nkind: Job\nmetadata: {name: a}\n")
+    refused = arena(*words, "-f", str(file), "-b", "local")
+    assert refused.exit_code in (2, 125)
+    assert f"Try: arena submit -f {file}" in refused.stderr
+
+
 def test_settings_of_roles_are_noted(arena: Any) -> None:
     done = arena("submit", "tf", "-b", "local", "--name", "a", "--ps", "1", "--ps-image", "x", "--wait", "true")
     assert done.exit_code == 0

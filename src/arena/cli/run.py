@@ -277,8 +277,14 @@ def _file(given: Mapping[str, Any]) -> RunFile | None:
     if not given["file"]:
         return None
     from arena import runfile
+    from arena.cli.objects import is_object
+    from arena.errors import SpecError
 
-    return runfile.read(runfile.read_text(given["file"]), given["file"])
+    file = given["file"]
+    text = runfile.read_text(file)
+    if is_object(text):
+        raise SpecError(f"{file} holds a Kubernetes object, not a run file", hint=f"arena submit -f {file}")
+    return runfile.read(text, file)
 
 
 def _job(kind: type[Job] | str, file: RunFile | None, given: Mapping[str, Any]) -> Job:
