@@ -1,5 +1,6 @@
 """A submit as the API server sees it: how many trips, in which order, and what is left when it is killed in between."""
 
+import contextlib
 import json
 import os
 import signal
@@ -137,6 +138,26 @@ def test_killed_after_any_request_it_leaves_nothing_that_waits(
         assert not [name for name in left(bed, namespace) if name.startswith("pod/")]
         client(env, project).run("train.py", name="half", workers=2, env={"HF_TOKEN": "x"})
         assert "job.batch/half" in left(bed, namespace)
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_job_whose_answer_was_lost_keeps_what_it_needs(
+    env: dict[str, str], project: Path, proxy: FaultProxy, bed: Bed, namespace: str, times: int
+) -> None:
+    proxy.add(Fault(method="POST", path=r"/jobs\?(?!.*dryRun)", cut=0, times=times))
+    made = client(env, project)
+    fields: dict[str, Any] = {"name": "lost", "workers": 2, "env": {"HF_TOKEN": "x"}}
+    if times == 1:
+        assert made.run("train.py", **fields).get().name == "lost"
+    else:
+        with contextlib.suppress(arena.BackendError):
+            made.run("train.py", **fields)
+    assert {name.partition("/")[0] for name in left(bed, namespace)} - {"pod"} == {
+        "job.batch",
+        "configmap",
+        "secret",
+        "service",
+    }
 
 
 def test_what_a_quota_refuses_leaves_nothing(env: dict[str, str], project: Path, bed: Bed, namespace: str) -> None:

@@ -16,10 +16,11 @@ from arena.backends.kubernetes.fitting import Asked, Node, Quota
 from arena.backends.kubernetes.planning import Made
 from arena.backends.kubernetes.refusals import Answers, Place
 from arena.backends.kubernetes.stored import Store, is_code
-from arena.engines.base import MANAGED_BY, Manifest
+from arena.engines.base import MANAGED_BY, RUN_LABEL, Manifest
 from arena.engines.patching import apply_patch
 from arena.errors import AlreadyExistsError, ArenaError, BackendError, NotFoundError
 from arena.kube.api import Meta, together
+from arena.kube.errors import UnknownOutcomeError
 
 if TYPE_CHECKING:
     from arena.kube.api import Api
@@ -59,6 +60,7 @@ class Submission:
         self.created: list[str] = []
         self.shared: dict[str, Manifest] = {}
         self.unowned: list[Manifest] = []
+        self.unsure = False
         self.store = Store(api, self.namespace)
         self.warnings: list[str] = []
 
@@ -68,9 +70,10 @@ class Submission:
         try:
             self.make_helpers()
             self.committed()
-            thing = self.api.create(self.path_of(self.made.thing), self.made.thing)
+            thing = self._make_job()
         except BaseException as error:
-            self.undo()
+            if not self.unsure or isinstance(error, AlreadyExistsError):
+                self.undo()
             if isinstance(error, ArenaError):
                 raise refusals.told(error, self.place) from error.__cause__
             raise
@@ -79,6 +82,22 @@ class Submission:
         return Ref(
             name=self.plan.name, run_id=self.plan.run_id, namespace=self.namespace, kind=self.made.engine.name, uid=uid
         )
+
+    def _make_job(self) -> Manifest:
+        """The job as it was made; where the connection broke it is sent again, as only one of that name can be."""
+        path = self.path_of(self.made.thing)
+        try:
+            return self.api.create(path, self.made.thing)
+        except UnknownOutcomeError:
+            self.unsure = True  # what a job may need is not undone
+        try:
+            made = self.api.create(path, self.made.thing)
+        except AlreadyExistsError:
+            made = self.api.get(f"{path}/{self.plan.name}")
+            if (made["metadata"].get("labels") or {}).get(RUN_LABEL) != self.plan.run_id:
+                raise
+        self.unsure = False
+        return made
 
     def ask(self) -> Manifest:
         """The job as the server would make it, once it has said yes to one pod of each role too; nothing is written."""
