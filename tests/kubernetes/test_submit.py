@@ -19,6 +19,9 @@ from testbed.faults import Fault, FaultProxy
 from testbed.images import WORK
 
 import arena
+from arena.backends.kubernetes.backend import KubernetesBackend
+from arena.backends.kubernetes.submitting import Submission
+from arena.jobs.plain import PlainJob
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 
@@ -158,6 +161,28 @@ def test_a_job_whose_answer_was_lost_keeps_what_it_needs(
         "secret",
         "service",
     }
+
+
+def test_helpers_that_get_no_owner_are_told(env: dict[str, str], project: Path, proxy: FaultProxy) -> None:
+    proxy.add(Fault(method="PATCH", path=r"/(services|configmaps)/", status=403, times=2))
+    job = client(env, project).run("train.py", name="alone", workers=2)
+    assert "not all it needs goes when it is deleted" in "".join(job.where.notes.lines)
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["before", "after"])
+def test_who_loses_a_name_leaves_the_helpers_of_who_has_it(
+    env: dict[str, str], project: Path, bed: Bed, namespace: str, first: bool
+) -> None:
+    made = client(env, project)
+    job = PlainJob(name="race", command=("train.py",), workers=2)
+    place = made.backend("kubernetes")
+    assert isinstance(place, KubernetesBackend)
+    winner, loser = (Submission(place.api, made.plan(job)) for _ in range(2))
+    for acts in (loser.make_helpers, winner.carry_out) if first else (winner.carry_out, loser.make_helpers):
+        acts()
+    loser.undo()
+    service = json.loads(bed.kubectl("-n", namespace, "get", "service", "race", "-o", "json"))
+    assert [owner["name"] for owner in service["metadata"]["ownerReferences"]] == ["race"]
 
 
 def test_what_a_quota_refuses_leaves_nothing(env: dict[str, str], project: Path, bed: Bed, namespace: str) -> None:

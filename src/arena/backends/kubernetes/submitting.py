@@ -58,6 +58,7 @@ class Submission:
         self.made = made
         self.namespace = made.work.namespace
         self.created: list[str] = []
+        self.taken: set[str] = set()
         self.shared: dict[str, Manifest] = {}
         self.unowned: list[Manifest] = []
         self.unsure = False
@@ -177,6 +178,7 @@ class Submission:
                 self.api.create(path, helper)
             except AlreadyExistsError:
                 self._take_over(f"{path}/{name}", helper)
+                self.taken.add(f"{path}/{name}")
             self.created.append(f"{path}/{name}")
 
         return make
@@ -193,7 +195,9 @@ class Submission:
         """Make the job the owner of its helpers: whoever deletes it deletes them."""
         patch = {"metadata": {"ownerReferences": [owner_of(thing)]}}
         own = [self._give(path, patch) for path in self.created]
-        together(own + [self._join(path, patch) for path in self.shared])
+        answers = together(own + [self._join(path, patch) for path in self.shared])
+        refused = [answer.what for answer in answers if isinstance(answer, ArenaError)]
+        self.warnings += [f"not all it needs goes when it is deleted: {refused[0]}"] if refused else []
 
     def _give(self, path: str, patch: Manifest) -> Callable[[], Any]:
         return lambda: self.api.patch(path, patch, how="strategic")
@@ -213,10 +217,17 @@ class Submission:
     def undo(self) -> None:
         """Remove the helpers that were made for a job that is not."""
         calls: list[Callable[[], Any]] = [partial(self.store.remove, convert(one, Meta)) for one in self.unowned]
-        together(calls + [self._remove(path) for path in self.created])
+        together(calls + [self._remove(path) for path in self.created if path not in self.taken])
 
-    def _remove(self, path: str) -> Callable[[], Any]:
-        return lambda: self.api.delete(path)
+    def _remove(self, path: str) -> Callable[[], None]:
+        """Remove a helper, unless another submit of that name has taken it over."""
+
+        def remove() -> None:
+            there = self.api.get(path)["metadata"]
+            if (there.get("labels") or {}).get(RUN_LABEL) == self.plan.run_id:
+                self.api.delete(path, uid=there["uid"], version=there["resourceVersion"])
+
+        return remove
 
     def path_of(self, manifest: Manifest) -> str:
         """Where objects of this kind are made."""
