@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 Creates = Literal["run", "type", "name"]
 
 
-def backend(settings: Settings, env: Mapping[str, str], creates: Creates) -> tuple[str, str]:
+def backend(settings: Settings, env: Mapping[str, str], creates: Creates, *, dry: bool = False) -> tuple[str, str]:
     """The backend and the rule: as set, else a kubeconfig's current context, else this machine for `run`.
 
-    `creates` is run for `run` and `submit job`, type for Arena (Go)'s commands, name for commands on a NAME.
+    What only prints what it would make (`dry`) needs no cluster. `creates` is run for `run` and `submit job`, type for
+    Arena (Go)'s commands, name for commands on a NAME.
     """
     if chosen := settings.text("backend"):
         return chosen, settings.source("backend")
@@ -29,6 +30,8 @@ def backend(settings: Settings, env: Mapping[str, str], creates: Creates) -> tup
         return "kubernetes", f"context {context}"
     if in_pod(env):
         return "kubernetes", "this pod's own account"
+    if creates == "type" and dry:
+        return "kubernetes", "no kubeconfig: nothing is sent"
     if creates == "type":
         raise BackendError(
             "no cluster configured", why="no kubeconfig has a current context", hint="-b local runs it here"

@@ -93,7 +93,12 @@ class Client:
 
     def plan(self, job: Job, *, creates: choice.Creates = "type", **context: Any) -> Plan:
         """What a submit would do; nothing is touched."""
-        name, rule = choice.backend(self.settings, self.env, creates if type(job).type_name != "job" else "run")
+        name, rule = choice.backend(
+            self.settings,
+            self.env,
+            creates if type(job).type_name != "job" else "run",
+            dry=context.get("dry") == "client",
+        )
         where = Context(
             cwd=str(self.cwd),
             environ=self.env,

@@ -73,3 +73,17 @@ def test_what_cannot_be_read(here: Any, flags: list[str], said: str) -> None:
     result = here("submit", "job", "-b", "local", "--dry-run", *flags, "true")
     assert result.exit_code in (2, 3)
     assert said in result.stderr
+
+
+@pytest.mark.parametrize("words", [("submit", "pytorch"), ("-b", "kubernetes", "submit", "job")])
+def test_a_dry_run_needs_no_cluster(here: Any, words: tuple[str, ...]) -> None:
+    result = here(*words, "--name", "x", "--image", "i", "--dry-run", "-o", "json", "true")
+    assert result.exit_code == 0, result.stderr
+    kinds = {one["kind"] for one in json.loads(result.stdout).get("items", [json.loads(result.stdout)])}
+    assert kinds & {"PyTorchJob", "Job"}
+
+
+def test_a_submit_needs_one(here: Any) -> None:
+    result = here("submit", "pytorch", "--name", "x", "--image", "i", "true")
+    assert (result.exit_code, result.stdout) == (6, "")
+    assert "no cluster configured" in result.stderr

@@ -52,19 +52,23 @@ class KubernetesBackend:
     @functools.cached_property
     def access(self) -> Access:
         """How the cluster is reached."""
+        if self.configured is None:
+            raise BackendError(
+                "no cluster configured", why="no kubeconfig has a current context", hint="-b local runs it here"
+            )
+        return self._asked_for(self.configured)
+
+    @functools.cached_property
+    def configured(self) -> Access | None:
+        """The cluster that a kubeconfig or this pod's account names; None where there is none."""
         from arena.kube import config
 
-        found = config.find(
+        return config.find(
             kubeconfig=self.settings.text("kubeconfig") or "",
             context=self.settings.text("context") or "",
             env=self.env,
             home=home_folder(self.env),
         ) or config.in_cluster(self.env)
-        if found is None:
-            raise BackendError(
-                "no cluster configured", why="no kubeconfig has a current context", hint="-b local runs it here"
-            )
-        return self._asked_for(found)
 
     def _asked_for(self, access: Access) -> Access:
         """The access as `--as`, `--as-group` and `--request-timeout` want it."""
@@ -94,7 +98,7 @@ class KubernetesBackend:
     @property
     def namespace(self) -> str:
         """The namespace of this command."""
-        return planning.namespace_of(self.settings, self.access)
+        return planning.namespace_of(self.settings, self.configured)
 
     @functools.cached_property
     def reader(self) -> Reader:
@@ -103,7 +107,8 @@ class KubernetesBackend:
     @property
     def user(self) -> str:
         """Who asks: ARENA_USER, else the name in the kubeconfig, else the login name."""
-        return self.settings.text("user") or self.access.user or login_name()
+        known = self.access.user if self.configured else ""
+        return self.settings.text("user") or known or login_name()
 
     def plan(self, job: Job, context: Context) -> Plan:
         """What `submit` would send; defaults that spoil it are read again: they may have been put right."""
@@ -146,6 +151,8 @@ class KubernetesBackend:
 
     def _defaults(self, context: Context) -> Mapping[str, str]:
         """The namespace's defaults: remembered, else read, unless nobody may be asked."""
+        if context.dry == "client" and self.configured is None:
+            return {}
         values = self.memory.recall()
         if values is not None or context.dry == "client":
             return values or {}
