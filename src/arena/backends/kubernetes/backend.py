@@ -206,7 +206,7 @@ class KubernetesBackend:
             return self._carried_out(submission)
         except ChangedError:  # what was remembered of the namespace is no longer so: plan anew, once
             plan = self.plan(plan.job, plan.context)
-            self.notice = f"the namespace's defaults have changed: {', '.join(plan.facts)}"
+            self.notes.add(f"the namespace's defaults have changed: {', '.join(plan.facts)}")
             return self.submit(plan, replace=replace, force=force, committed=committed)
         except AlreadyExistsError as error:
             seen = self._holder(plan)
