@@ -59,7 +59,7 @@ CASES: list[tuple[str, Any, str | None, list[str]]] = [
                    mismatch="0 of 3 nodes have zone=x"),
      "Unschedulable", ["0 of 3 nodes have zone=x", "--selector"]),
     ("others hold it", why(waits("Unschedulable", "0/3 nodes are available: 3 Insufficient cpu.")),
-     "Unschedulable", ["3 Insufficient cpu", "wait until others end", "--cpu"]),
+     "Unschedulable", ["3 Insufficient cpu", "wait until others end (arena list -A)", "--cpu"]),
     ("two of four placed", why(waits("", "", 0, node="n", gpus=4), waits("Unschedulable", "0/1 nodes: 1 Insufficient x", 1)),
      "Unschedulable", ["worker-1", "1 of 2 replicas have a node and hold 4 GPUs"]),
     ("a claim", why(waits("Unschedulable", '0/1 nodes are available: persistentvolumeclaim "c" not found. not found')),
@@ -97,7 +97,7 @@ CASES: list[tuple[str, Any, str | None, list[str]]] = [
      "PodsRefused", ["webhook"]),
     ("nobody has looked", why(untouched=12.0),
      "NoController", ["no controller has looked at PyTorchJob 'm' for 12 s", "training-operator", "'team-a'"]),
-    ("suspended", why(word="Suspended"), "Suspended", ["resumes"]),
+    ("suspended", why(word="Suspended"), "Suspended", ["resumes", "wait until it is let go on"]),
     ("an unknown cause is the newest event", why(waits("ContainerCreating"), events=(
         warning("FailedCreatePodSandBox", "older", at=T), warning("FailedCreatePodSandBox", "no CNI", at=T + timedelta(1)))),
      None, ["FailedCreatePodSandBox: no CNI"]),

@@ -129,7 +129,7 @@ def taken(observed: Observed, name: str) -> tuple[Why, datetime | None] | None:
 
 def _suspended(look: Look) -> Why:
     text = "it is suspended: it starts when its queue, or somebody, resumes it"
-    return Why(cause="Suspended", text=text, evidence=_events(look.events()), next="arena resume, or see the queue")
+    return Why(cause="Suspended", text=text, evidence=_events(look.events()), next="wait until it is let go on")
 
 
 def _claims(look: Look) -> Why | None:
@@ -181,7 +181,7 @@ def _place(look: Look, words: str) -> str:
     if look.facts.mismatch or "affinity/selector" in words:
         return "another --selector, or none: nodes may still come"
     wanted = [flag for name, flag in FLAGS.items() if f"Insufficient {name}" in words]
-    return f"wait until others end (arena top node), or ask for less: {' '.join(wanted)}" if wanted else "wait"
+    return f"wait until others end (arena list -A), or ask for less: {' '.join(wanted)}" if wanted else "wait"
 
 
 def _image(look: Look) -> Why | None:
