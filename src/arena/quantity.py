@@ -6,7 +6,6 @@ up as it does), never a binary fraction on the way, and plain refusals. Nothing 
 
 from __future__ import annotations
 
-import math
 import re
 
 _NANO = 10**9
@@ -51,7 +50,7 @@ def whole_seconds(text: str) -> int:
     >>> whole_seconds("300ms"), whole_seconds("2h")
     (1, 7200)
     """
-    return math.ceil(parse_duration(text))
+    return int(-(-parse_duration(text) // 1))
 
 
 def format_bytes(count: int) -> str:

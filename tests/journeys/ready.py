@@ -77,7 +77,8 @@ DAYS = (
 CLUSTER = (
     ClusterDay(2, on_cluster.first_use, operators=(), ready=True),  # its text: no training operator is installed
     ClusterDay(5, on_cluster.many_pods, limit=900, ready=True),  # 64 pods start and end on a few cores
-    ClusterDay(5, on_cluster.many_pods_of_an_operator, PYTORCHJOB, "cluster,pytorchjob", limit=900, ready=True),
+    # Holds on a calm machine only: on a busy one the operator takes the pods away before their first end is told.
+    ClusterDay(5, on_cluster.many_pods_of_an_operator, PYTORCHJOB, "cluster,pytorchjob", limit=900),
     ClusterDay(6, on_cluster.pipeline, limit=600, ready=True),  # waits 150 s
     ClusterDay(7, on_cluster.last_week, ready=True),
     ClusterDay(8, on_cluster.moving, ready=True),
