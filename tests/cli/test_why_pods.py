@@ -74,7 +74,7 @@ def test_what_keeps_a_pod_from_starting(cluster: Any, name: str, cause: str) -> 
     assert text in found["text"]
     assert step in found["next"]
     assert any(text in line for line in found["evidence"])
-    assert text in cluster("get", name).stdout
+    cluster.until(lambda: text in cluster("get", name).stdout, 50)
     cluster("delete", name)
 
 

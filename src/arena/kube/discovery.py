@@ -16,8 +16,8 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Struct, field
 
-from arena.errors import ArenaError, BackendError
-from arena.kube.errors import AbsentError, Answer, strange
+from arena.errors import ArenaError
+from arena.kube.errors import AbsentError, Answer, UnpublishedError, strange
 from arena.kube.wire import JSON
 
 if TYPE_CHECKING:
@@ -270,7 +270,7 @@ def _properties(api: Api, resource: Resource, path: Sequence[str]) -> set[str]:
     root = ("apis/" if resource.group else "api/") + resource.api_version
     document = api.get("/openapi/v3", _Documents).paths.get(root)
     if document is None:
-        raise BackendError(f"the server publishes no schema of {resource.api_version}")
+        raise UnpublishedError(f"the server publishes no schema of {resource.api_version}")
     address = document.url.partition("?")[0]  # with a hash that is old by now the server would redirect
     schemas = api.get(address, _OpenApi).components.schemas
     wanted = _Gvk(resource.group, resource.version, resource.kind)

@@ -83,6 +83,10 @@ class InvalidError(Answered, SpecError):
     """400, 413, 422: the object cannot be right."""
 
 
+class UnpublishedError(BackendError):
+    """The server publishes no schema of a version it serves: one it has just been given, or an aggregated one."""
+
+
 class ExpiredError(Answered, BackendError):
     """410: the version asked for is too old; list again."""
 

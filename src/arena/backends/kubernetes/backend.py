@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from arena.backends.kubernetes.submitting import Submission
     from arena.kube.api import Api
     from arena.kube.config import Access
+    from arena.kube.discovery import Resource
     from arena.waits import Facts
 
 GONE = 120.0  # seconds that a delete waits for the last pod
@@ -191,9 +192,18 @@ class KubernetesBackend:
         found = {}
         for engine in map(load, ENGINES):
             if resource := self.api.discovery.find(engine.kind, engine.group, engine.version):
-                properties = self.api.discovery.properties(resource) if engine.group != "batch" else frozenset()
+                properties = self._properties(resource) if engine.group != "batch" else frozenset()
                 found[f"{engine.kind}.{engine.group}"] = Kind(resource.version, properties)
         return found
+
+    def _properties(self, resource: Resource) -> frozenset[str]:
+        """The fields of a kind's spec by which its generation is told; none where no schema is published."""
+        from arena.kube.errors import UnpublishedError
+
+        try:
+            return self.api.discovery.properties(resource)
+        except UnpublishedError:
+            return frozenset()
 
     def submit(
         self, plan: Plan, *, replace: bool = False, force: bool = False, committed: Callable[[], None] = unheard
