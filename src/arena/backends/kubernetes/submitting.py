@@ -93,12 +93,21 @@ class Submission:
             self.unsure = True  # what a job may need is not undone
         try:
             made = self.api.create(path, self.made.thing)
-        except AlreadyExistsError:
-            made = self.api.get(f"{path}/{self.plan.name}")
-            if (made["metadata"].get("labels") or {}).get(RUN_LABEL) != self.plan.run_id:
+        except (AlreadyExistsError, UnknownOutcomeError):
+            found = self._mine(path)
+            if found is None:
                 raise
+            made = found
         self.unsure = False
         return made
+
+    def _mine(self, path: str) -> Manifest | None:
+        """The job of this very run, if the server has it."""
+        try:
+            found = self.api.get(f"{path}/{self.plan.name}")
+        except NotFoundError:
+            return None
+        return found if (found["metadata"].get("labels") or {}).get(RUN_LABEL) == self.plan.run_id else None
 
     def ask(self) -> Manifest:
         """The job as the server would make it, once it has said yes to one pod of each role too; nothing is written."""
