@@ -9,6 +9,8 @@ import pytest
 from arena import Role
 from backends.place import LocalPlace, texts
 
+pytestmark = pytest.mark.exception("the big frameworks of the tests are installed on this machine")
+
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
 FRAMEWORKS = ROOT / ".frameworks" / "bin"

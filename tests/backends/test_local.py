@@ -15,6 +15,8 @@ from arena import State
 from arena.client import Handle
 from backends.place import HOLD, LocalPlace, py, sh, texts, until
 
+pytestmark = pytest.mark.exception("the queue, the memory and the processes of one machine")
+
 GPUS = "echo $RANK $CUDA_VISIBLE_DEVICES"
 
 
