@@ -801,3 +801,18 @@ def test_the_last_minute_is_the_last_minute_of_the_cluster_s_clock(alive: Space,
     for more in ({}, {"ARENA_STATE_DIR": str(alive.cli.cwd / "other")}):
         shown = alive.cli("logs", "a", "--since", "5m", env={**env, **more})
         assert (shown.exit_code, shown.stdout) == (0, "hi\n"), shown.stderr
+
+
+@pytest.mark.cluster
+def test_an_object_whose_answer_is_lost_keeps_what_it_needs(space: Space, proxy: FaultProxy) -> None:
+    proxy.add(Fault(method="POST", path=r"/jobs\?(?!.*dryRun)", cut=20))
+    pod = {
+        "restartPolicy": "Never",
+        "containers": [{"name": "c", "image": "none", "envFrom": [{"configMapRef": {"name": "h"}}]}],
+    }
+    thing = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "own"}, "spec": {"template": {"spec": pod}}}
+    helper = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "h"}, "data": {"A": "b"}}
+    both = "\n---\n".join(map(json.dumps, (helper, thing)))
+    result = space.cli("submit", "-f", str(space.cli.file("own.yaml", both)))
+    assert result.exit_code == 6, result.stderr
+    assert space.kubectl("get", "job/own", "cm/h", "-o", "name").split() == ["job.batch/own", "configmap/h"]

@@ -13,6 +13,7 @@ from arena.backends.kubernetes.submitting import raise_first
 from arena.engines.base import RUN_LABEL, Engine, Manifest
 from arena.errors import SpecError, UnsupportedError
 from arena.kube.api import together
+from arena.kube.errors import UnknownOutcomeError
 
 if TYPE_CHECKING:
     from arena.kube.api import Api
@@ -79,6 +80,8 @@ class Sending:
                 made = self._create(helper)
                 self.created.append(f"{self._path(helper)}/{made['metadata']['name']}")
             thing = self._create(self.objects.thing)
+        except UnknownOutcomeError:  # the job may be there: what it may need is not taken from it
+            raise
         except BaseException:
             together([lambda path=path: self.api.delete(path) for path in self.created])  # type: ignore[misc]
             raise

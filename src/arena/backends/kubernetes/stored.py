@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from arena import engines, status
 from arena.backends.kubernetes.travel import PART, SIZE_ANNOTATION
 from arena.engines.base import MANAGED_BY, PART_LABEL, Manifest
-from arena.errors import ArenaError, BackendError, NotFoundError
+from arena.errors import ArenaError, BackendError, ForbiddenError, NotFoundError
 from arena.quantity import format_bytes
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Store:
         """Look, in one request; metadata only."""
         try:
             self.found = {one.name: one for one in self.api.metadata(self.path, labels=LABELS).items}
-        except ArenaError:  # whoever may not list them may still be allowed to make one
+        except ForbiddenError:  # whoever may not list them may still be allowed to make one
             self.found = {}
 
     def orphans(self, now: datetime) -> list[Meta]:
