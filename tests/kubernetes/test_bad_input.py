@@ -812,7 +812,7 @@ def test_an_object_whose_answer_is_lost_keeps_what_it_needs(space: Space, proxy:
     }
     thing = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "own"}, "spec": {"template": {"spec": pod}}}
     helper = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "h"}, "data": {"A": "b"}}
-    both = "\n---\n".join(map(json.dumps, (helper, thing)))
-    result = space.cli("submit", "-f", str(space.cli.file("own.yaml", both)))
+    both = json.dumps({"apiVersion": "v1", "kind": "List", "items": [helper, thing]})
+    result = space.cli("submit", "-f", str(space.cli.file("own.json", both)))
     assert result.exit_code == 6, result.stderr
     assert space.kubectl("get", "job/own", "cm/h", "-o", "name").split() == ["job.batch/own", "configmap/h"]

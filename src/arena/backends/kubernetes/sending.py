@@ -35,6 +35,7 @@ class Objects(Struct, frozen=True):
 def objects_of(documents: Sequence[Any], file: str) -> Objects:
     """The job and the helpers among the documents of a file; SpecError unless exactly one of them is a job."""
     known = {(engine.kind, engine.group): engine for engine in map(engines.load, engines.ENGINES)}
+    documents = [one for document in documents for one in _items(document)]
     for number, one in enumerate(documents, 1):
         if not (isinstance(one, Mapping) and one.get("apiVersion") and one.get("kind") and _has_metadata(one)):
             raise SpecError(f"{file}: document {number} is no object: apiVersion, kind and metadata are needed")
@@ -45,6 +46,14 @@ def objects_of(documents: Sequence[Any], file: str) -> Objects:
         raise SpecError(what, why=f"it holds {found}", hint=f"kubectl apply -f {file}, or one job to a file")
     (thing,) = jobs
     return Objects(known[key_of(thing)], thing, tuple(one for one in documents if one is not thing))
+
+
+def _items(document: Any) -> Sequence[Any]:
+    """The objects of a document: those of a `List`, as a dry run prints them, else itself."""
+    if isinstance(document, Mapping) and document.get("kind") == "List" and isinstance(document.get("items"), list):
+        items: list[Any] = document["items"]
+        return items
+    return [document]
 
 
 def _has_metadata(one: Mapping[str, Any]) -> bool:
