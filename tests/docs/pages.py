@@ -43,7 +43,10 @@ IMAGE = "registry.example.com/work:1"  # what a namespace names as everyone's, o
 SERVER = "https://k8s.example.com:6443"
 STATE = ".local/state/arena"
 FOLDER = "/home/ada/mnist"  # the working folder on the pages
-PASSING = re.compile(r"[a-z][-a-z0-9]*: (PENDING|QUEUED|RUNNING)\b.*")
+# What a slow machine says on top: what a job waits for meanwhile, and whose pod was gone before anybody read it.
+PASSING = re.compile(
+    r"[a-z][-a-z0-9]*: (PENDING|QUEUED|RUNNING)\b.*|worker-\d+: its log was not seen: the pod was deleted"
+)
 CHANGING = (
     (re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d+)?( UTC|Z)?"), "TIME"),
     (re.compile(r"(PENDING|RUNNING) \d\d:\d\d\b"), r"\1 TIME"),
