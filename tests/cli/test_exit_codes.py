@@ -113,6 +113,7 @@ def test_what_waits_has_125_for_its_own_failures(arena: Any, here: Any, words: t
         (("--help",), 0),
         (("run", "--help"), 0),
         (("version",), 0),
+        (("--version",), 0),
     ],
     ids=str,
 )

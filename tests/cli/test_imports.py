@@ -65,13 +65,14 @@ def ours(found: set[str]) -> set[str]:
     [
         (["--help"], {"_version", "cli", "cli.main", "errors"}),
         ([], {"_version", "cli", "cli.main", "errors"}),
+        (["--version"], {"_version", "cli", "cli.main", "errors"}),
         (["version"], {"_version", "cli", "cli.main", "cli.version", "errors"}),
         (
             ["no-such-command"],
             {"_version", "cli", "cli.main", "cli.common", "cli.output", "errors", "secrets", "status"},
         ),
     ],
-    ids=["--help", "nothing", "version", "unknown"],
+    ids=["--help", "nothing", "--version", "version", "unknown"],
 )
 def test_the_quick_commands(arena: Any, words: list[str], may: set[str]) -> None:
     found = modules(arena, *words)

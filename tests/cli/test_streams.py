@@ -31,6 +31,13 @@ def test_names_alone(arena: Any) -> None:
     assert arena.job("job/a")["name"] == "a"
 
 
+def test_the_version_as_a_flag_is_the_commands_first_line(here: Any) -> None:
+    first, *more = here("version").stdout.splitlines()
+    assert [line.split()[0] for line in more] == ["Python:", "Platform:", "Path:"]
+    for words in (["--version"], ["--version", "list"], ["-n", "a", "--version"], ["version", "--short"]):
+        assert here(*words) == (0, f"{first}\n", "")
+
+
 def test_nothing_is_an_empty_list(here: Any) -> None:
     assert here("list", "-o", "json").stdout == "[]\n"
     assert here("history", "-o", "json").stdout == "[]\n"

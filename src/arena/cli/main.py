@@ -1,6 +1,6 @@
 """`arena`: the commands by name, loaded when they are used, and the one place where errors become exit codes.
 
-Only click is imported here, so that help, version and completion answer at once.
+Only click and the version are imported here, so that help, version and completion answer at once.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import click
+
+from arena._version import __version__
 
 COMMANDS = {
     "run": ("arena.cli.run", "run", "Run a script or command, here or on a cluster, and follow it."),
@@ -133,6 +135,7 @@ Examples:
 @click.option("--request-timeout", metavar="DURATION", help="How long an answer of the cluster may take.")
 @click.option("--loglevel", metavar="LEVEL", help="Say more: info, debug.")
 @click.option("--traceback", is_flag=True, help="Show where in arena an error came from.")
+@click.version_option(__version__, prog_name="arena", message="%(prog)s: v%(version)s", help="Print the version.")
 @click.option("--arena-namespace", hidden=True)
 @click.option("--helm-binary", is_flag=True, hidden=True)
 @click.option("--pprof", is_flag=True, hidden=True)
