@@ -11,6 +11,7 @@ zero. Whatever could mean two things, or fill the memory, is refused, all of it 
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -26,6 +27,7 @@ from arena.secrets import mask, mask_text, mask_words
 Node = Any  # yaml's nodes and events; yaml is imported only when there is a file
 
 DEFAULT_TYPE = "job"
+STDIN = "-"
 LARGEST = 1 << 20
 DEEPEST = 8
 
@@ -76,7 +78,7 @@ class RunFile(NamedTuple):
 
 
 def load(path: str | os.PathLike[str], given: Mapping[str, object] | None = None) -> Job:
-    """The checked job of a run file, under the values given elsewhere."""
+    """The checked job of a run file (`-`: of stdin), under the values given elsewhere."""
     return read(read_text(path), os.fspath(path)).job(given)
 
 
@@ -86,6 +88,7 @@ def read(text: str, file_name: str) -> RunFile:
     >>> read("type: mpi\\nname: no\\ncommand: train.py", "job.yaml")[:2]
     ('mpi', {'name': 'no', 'command': 'train.py'})
     """
+    file_name = label(file_name)
     reading = _Reading(file_name)
     values = reading.values(_compose(text, file_name))
     _refuse_manifest(values, file_name)
@@ -130,21 +133,42 @@ def dump(job: Job, masked: bool = True) -> str:
 
 
 def read_text(path: str | os.PathLike[str]) -> str:
-    """The text of a run file, at most 1 MiB of UTF-8; each way it cannot be had is an error of its own."""
+    """The text of a file (`-`: of stdin), at most 1 MiB of UTF-8; each way it cannot be had is an error of its own."""
+    name = label(path)
     try:
-        with open(path, "rb") as stream:
-            data = stream.read(LARGEST + 1)
+        data = _stdin() if os.fspath(path) == STDIN else _start_of(path)
     except FileNotFoundError:
-        raise NotFoundError(f"there is no file {os.fspath(path)}", why=f"looked for in {Path.cwd()}") from None
+        raise NotFoundError(f"there is no file {name}", why=f"looked for in {Path.cwd()}") from None
     except (OSError, ValueError) as error:
-        raise BackendError(f"{os.fspath(path)} cannot be read: {getattr(error, 'strerror', error)}") from error
+        raise BackendError(f"{name} cannot be read: {getattr(error, 'strerror', error)}") from error
     if len(data) > LARGEST:
-        raise SpecError(f"{os.fspath(path)} is larger than 1 MiB: that is no run file")
+        raise SpecError(f"{name} is larger than 1 MiB: that is no run file")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
-        raise SpecError(f"{os.fspath(path)}:{line}: is not UTF-8 (byte 0x{data[error.start]:02x})") from None
+        raise SpecError(f"{name}:{line}: is not UTF-8 (byte 0x{data[error.start]:02x})") from None
+
+
+def label(path: str | os.PathLike[str]) -> str:
+    """What errors call a file: `stdin` where it is `-`.
+
+    >>> label("job.yaml"), label("-")
+    ('job.yaml', 'stdin')
+    """
+    name = os.fspath(path)
+    return "stdin" if name == STDIN else name
+
+
+@functools.cache
+def _stdin() -> bytes:
+    """What stdin gives, once: whoever asks again (for the type, then for the job) gets the same."""
+    return _start_of(0)
+
+
+def _start_of(file: str | os.PathLike[str] | int) -> bytes:
+    with open(file, "rb", closefd=file != 0) as stream:
+        return stream.read(LARGEST + 1)
 
 
 # Reading

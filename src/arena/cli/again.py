@@ -73,16 +73,22 @@ Examples:
   arena rerun mnist --name again               its recorded code and words, under another name
   arena rerun mnist@2 -- train.py --lr 0.01    an older run with other words
   arena rerun mnist --code here -w 4           what lies here now, with four workers
+  arena export mnist | arena rerun - -w 4      a run file from stdin
   arena rerun mnist --help                     the flags of its type
 """,
 )
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, shell_complete=common.complete_names)
 @click.pass_context
 def rerun(ctx: click.Context, words: tuple[str, ...]) -> Any:
-    """Run a job again: rerun RUN [flags] [-- words]. RUN is a name, NAME@2, a run id, a run file or a record folder."""
-    from arena.cli import run
+    """Run a job again: rerun RUN [flags] [-- words].
 
-    source, rest = (words[0], list(words[1:])) if words and not words[0].startswith("-") else ("", list(words))
+    RUN is a name, NAME@2, a run id, a run file (- is stdin) or a record folder.
+    """
+    from arena.cli import run
+    from arena.runfile import STDIN
+
+    named = words and (words[0] == STDIN or not words[0].startswith("-"))
+    source, rest = (words[0], list(words[1:])) if named else ("", list(words))
     if not source:
         raise click.UsageError("which run? arena rerun RUN [flags] [-- words]", ctx)
     file = _file(source)
@@ -94,10 +100,13 @@ def rerun(ctx: click.Context, words: tuple[str, ...]) -> Any:
 
 
 def _file(source: str) -> Path | None:
+    from arena.runfile import STDIN
+
     path = Path(source)
     if path.is_dir() and (path / "run.yaml").is_file():
         return path / "run.yaml"
-    return path if source.endswith((".yaml", ".yml", ".json")) and path.is_file() else None
+    is_file = source.endswith((".yaml", ".yml", ".json")) and path.is_file()
+    return path if source == STDIN or is_file else None
 
 
 common.placed(export)

@@ -425,9 +425,9 @@ def _put(found: dict[str, Any], field: Field, value: object) -> None:
 
 
 def _read_files(files: Sequence[str]) -> dict[str, str]:
-    from arena.runfile import read_text
+    from arena.runfile import label, read_text
 
     pairs: dict[str, str] = {}
     for file in files:
-        pairs |= declared.read_env_file(read_text(file), file)
+        pairs |= declared.read_env_file(read_text(file), label(file))
     return pairs
