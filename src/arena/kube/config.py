@@ -14,7 +14,7 @@ from msgspec import Struct, field
 
 from arena.errors import ArenaError, BackendError
 from arena.kube.errors import LOCAL
-from arena.kube.proxies import proxy_for
+from arena.kube.proxies import Proxy, proxy_for
 
 ANOTHER = "repair it (kubectl config view shows it), or name another: --kubeconfig FILE, --context NAME"
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -63,7 +63,7 @@ class Access(Struct, frozen=True, kw_only=True):
     username: str = ""
     password: str = ""
     exec: ExecPlugin | None = None
-    proxy_url: str = ""
+    proxy: Proxy = Proxy()
     impersonate: Impersonate = Impersonate()
     timeout: float = 0.0
     source: str = ""
@@ -114,7 +114,7 @@ def in_cluster(env: Mapping[str, str], folder: Path = ACCOUNT) -> Access | None:
         namespace=namespace or "default",
         ca=str(folder / "ca.crt"),
         token_file=str(folder / "token"),
-        proxy_url=proxy_for(server, env),
+        proxy=proxy_for(server, env),
         source=str(folder),
     )
 
@@ -280,10 +280,16 @@ def _access(found: _Merged, context: str, env: Mapping[str, str]) -> Access:
         username=user.username,
         password=user.password,
         exec=_plugin(user, cluster, env),
-        proxy_url=cluster.proxy_url or proxy_for(server, env),
+        proxy=_proxy(cluster, server, env),
         impersonate=_impersonate(user),
         source=str(user.source if chosen.user else cluster.source),
     )
+
+
+def _proxy(cluster: _Cluster, server: str, env: Mapping[str, str]) -> Proxy:
+    if cluster.proxy_url:
+        return Proxy(cluster.proxy_url, file=str(cluster.source))
+    return proxy_for(server, env)
 
 
 def _address(server: str, context: str) -> str:

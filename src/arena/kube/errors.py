@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct
@@ -154,7 +155,7 @@ def refusal(answer: Answer, access: Access) -> ArenaError:
     elif answer.code == 403 and (match := RIGHT.search(said)):
         error = RefusedError(f"you may not {_deed(match)}", why=said, hint=ROLE)
     else:
-        error = BY_CODE.get(answer.code, ServerError)(said, why=_where(answer, access))
+        error = BY_CODE.get(answer.code, ServerError)(said, why=_where(answer, access), hint=_past(answer, access))
     if isinstance(error, Answered):
         error.answer = answer
     return error
@@ -169,14 +170,30 @@ def strange(answer: Answer, access: Access) -> StrangeError:
     """The error for an answer that is not an API server's."""
     return StrangeError(
         f"{access.server} does not answer as an API server does",
-        why=f"it answers {answer.code}: {answer.message or answer.reason or 'nothing else'}",
-        hint=BETWEEN,
+        why=f"it answers {answer.code}{through(access)}: {answer.message or answer.reason or 'nothing else'}",
+        hint=way_out(access, BETWEEN),
     )
 
 
 def silent(access: Access, why: str) -> SilentError:
     """The error for a server that is not there."""
-    return SilentError(f"no answer from {access.server}", why=why, hint=LOCAL)
+    return SilentError(f"no answer from {access.server}", why=why, hint=way_out(access, LOCAL))
+
+
+def through(access: Access) -> str:
+    """`, through the proxy …` where there is one on the way."""
+    return f", through {access.proxy}" if access.proxy else ""
+
+
+def way_out(access: Access, otherwise: str) -> str:
+    """What to do next: past the proxy, where the environment names one."""
+    if not access.proxy.variable:
+        return otherwise
+    return f"if {_host(access)} is reached without a proxy, add it to NO_PROXY; {otherwise}"
+
+
+def _host(access: Access) -> str:
+    return urlsplit(access.server).hostname or access.server
 
 
 def _deed(match: re.Match[str]) -> str:
@@ -194,4 +211,12 @@ def _unknown_user(said: str, access: Access) -> ArenaError:
 
 
 def _where(answer: Answer, access: Access) -> str:
-    return f"{access.server} answers {answer.code} {answer.reason or ''}".rstrip() if answer.code >= 500 else ""
+    if answer.code < 500:
+        return ""
+    where = f"{access.server} answers {answer.code} {answer.reason or ''}".rstrip()
+    return where if answer.kind == "Status" else where + through(access)
+
+
+def _past(answer: Answer, access: Access) -> str:
+    """A proxy may have said what is no Status: how to go without it."""
+    return way_out(access, LOCAL) if answer.kind != "Status" and answer.code >= 500 and access.proxy.variable else ""

@@ -8,6 +8,7 @@ answer broke is not repeated: it may have been done.
 from __future__ import annotations
 
 import contextlib
+import errno
 import socket
 import threading
 import time
@@ -21,7 +22,18 @@ from msgspec import Struct, structs
 from arena.errors import BackendError
 from arena.kube.auth import Credentials, Headers, Login
 from arena.kube.config import Access
-from arena.kube.errors import LOCAL, Answer, CutError, UnknownOutcomeError, read_answer, refusal, silent, strange
+from arena.kube.errors import (
+    LOCAL,
+    Answer,
+    CutError,
+    UnknownOutcomeError,
+    read_answer,
+    refusal,
+    silent,
+    strange,
+    through,
+    way_out,
+)
 from arena.kube.stops import Guard, Stopped, Stops
 from arena.kube.tls import tls_context
 
@@ -36,6 +48,7 @@ TRIES = 10
 EXACT = timedelta(seconds=5)  # clocks that differ less are taken for the same
 AGAIN = 4.0  # a connection that failed is tried again until then
 JSON = "application/json"
+NO_URL = "http://[USER:PASSWORD@]HOST:PORT is expected; in a password / is written %2F, and @ %40"
 
 Query = Mapping[str, str] | Sequence[tuple[str, str]]
 
@@ -189,7 +202,7 @@ class Open:
         """What a connection that ended means."""
         if self.guard.stopped:
             return Stopped()
-        why = _words(error) if error else "it ended too early"
+        why = _words(error, self.access) if error else f"it ended too early{through(self.access)}"
         return CutError(f"the connection to {self.access.server} was cut", why=why)
 
 
@@ -235,7 +248,7 @@ class _Tries:
         import httpx2
 
         self._heed_stop()
-        why = _words(error)
+        why = _words(error, self.access)
         if isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.ProxyError):
             self.count += 1
             if "CERTIFICATE_VERIFY_FAILED" in why:
@@ -289,7 +302,21 @@ def _target(path: str, query: Query | None) -> str:
     return path + ("&" if "?" in path else "?") + words if words else path
 
 
-def _words(error: Exception) -> str:
+def _words(error: Exception, access: Access) -> str:
+    """What went wrong with a connection, and whose part a proxy on the way had in it."""
+    import httpx2
+
+    said = _said(error)
+    if not access.proxy:
+        return said
+    if isinstance(error, httpx2.ProxyError):
+        return f"{access.proxy} answers {said}"
+    if _is_unreachable(error):
+        return f"{access.proxy} is not reached: {said}"
+    return f"through {access.proxy}: {said}"
+
+
+def _said(error: Exception) -> str:
     import httpx2
 
     if isinstance(error, httpx2.ConnectTimeout):
@@ -297,6 +324,16 @@ def _words(error: Exception) -> str:
     if isinstance(error, httpx2.ReadTimeout):
         return "connected, but nothing came"
     return str(error) or type(error).__name__
+
+
+def _is_unreachable(error: BaseException | None) -> bool:
+    """Whether there was nobody at the address that was called: no name, no way, no one who listens."""
+    nobody = (errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH)
+    while error is not None:
+        if isinstance(error, socket.gaierror) or (isinstance(error, OSError) and error.errno in nobody):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _retry_after(answer: Answer, header: str) -> float | None:
@@ -316,10 +353,12 @@ def _make_client(access: Access, kind: _Kind) -> httpx2.Client:
     verify: Any = tls_context(access, kind.cert, kind.key) if access.server.startswith("https") else False
     try:
         transport = httpx2.HTTPTransport(
-            verify=verify, trust_env=False, limits=limits, proxy=access.proxy_url or None, socket_options=_options()
+            verify=verify, trust_env=False, limits=limits, proxy=access.proxy.url or None, socket_options=_options()
         )
-    except (ImportError, ValueError, httpx2.InvalidURL) as error:
-        raise BackendError(f"the proxy {access.proxy_url!r} cannot be used", why=str(error), hint=LOCAL) from error
+    except httpx2.InvalidURL as error:  # its words may have a piece of a password
+        raise BackendError(f"{access.proxy} cannot be used", why=NO_URL, hint=way_out(access, LOCAL)) from error
+    except (ImportError, ValueError) as error:
+        raise BackendError(f"{access.proxy} cannot be used", why=str(error), hint=way_out(access, LOCAL)) from error
     return httpx2.Client(transport=transport, trust_env=False, headers={"Accept-Encoding": "gzip"})
 
 
