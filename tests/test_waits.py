@@ -120,6 +120,8 @@ CASES: list[tuple[str, Any, str | None, list[str]]] = [
     ("its own time limit", why(word="Deadline", more={"reason": "DeadlineExceeded", "message": "was active longer"}),
      "DeadlineExceeded", ["was active longer"]),
     ("deleted", why(word="Deleted", more={"reason": "Deleted"}), "Deleted", ["deleted"]),
+    ("gone", why(word="Deleted", more={"reason": "EndNotSeen", "message": "end not seen, last RUNNING 21:59"}),
+     "Deleted", ["deleted, end not seen, last RUNNING 21:59"]),
 ]  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from arena.errors import ArenaError, NotFoundError, SpecError
-from arena.status import Replica, Seen
+from arena.status import Replica, Seen, State
 
 if TYPE_CHECKING:
     from arena.client import Handle
@@ -120,6 +120,18 @@ def with_why(job: Handle, seen: Seen, facts: Facts | None = None) -> Seen:
     if seen.why or seen.state.name in ("SUCCEEDED", "UNKNOWN") or (seen.state.name == "RUNNING" and not facts):
         return seen
     found = whys_of(job, seen, facts)
+    return replace(seen, cause=found.cause, why=whys.one_line(found)) if found else seen
+
+
+def with_cause(seen: Seen) -> Seen:
+    """The job with its cause, where no log is needed to tell it: somebody ended the job."""
+    if seen.cause or seen.state is not State.CANCELLED:
+        return seen
+    from msgspec.structs import replace
+
+    from arena import why as whys
+
+    found = whys.explain(seen.observed, seen.state, name=seen.name)
     return replace(seen, cause=found.cause, why=whys.one_line(found)) if found else seen
 
 

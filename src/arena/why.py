@@ -38,7 +38,7 @@ ON_CLUSTERS: Mapping[str, tuple[str, ...]] = {
     "NodeLost": ("NodeLost", "NodeShutdown"),
     "NodeRefused": ("UnexpectedAdmissionError", "OutOfcpu"),
     "BackoffLimit": ("BackoffLimitExceeded",),
-    "Deleted": ("Deleted",),
+    "Deleted": ("Deleted", "EndNotSeen"),
 }
 CAUSES: Mapping[str, tuple[str, ...]] = {
     "MemoryLimit": ("OOMKilled",),
@@ -136,10 +136,8 @@ def explain(
     """
     if state is State.FAILED:
         return _failed(observed, tails or {}, name, python)
-    if state is State.CANCELLED and observed.word == "Deleted" and not observed.message:
-        return Why(cause="Deleted", text="deleted before its end", next=f"arena rerun {name}")
     if state is State.CANCELLED:
-        return Why(cause="Stopped", text=f"stopped {observed.message}".rstrip(), next=f"arena rerun {name}")
+        return _cancelled(observed, name)
     if facts and (again := _failing_again(observed, state, tails or {}, name)):
         return again
     if facts and state in (State.PENDING, State.SUSPENDED, State.RUNNING):
@@ -230,6 +228,14 @@ def _queued(observed: Observed, waits: Sequence[str]) -> Why:
     text = f"waits in the queue for {few}" if waits else f"waits in the queue: {observed.message}".rstrip(": ")
     follow = f"wait, or make room: arena stop {waits[0]}" if waits else "wait, or see who runs: arena list"
     return Why(cause="Queue", text=text, evidence=tuple(waits), next=follow)
+
+
+def _cancelled(observed: Observed, name: str) -> Why:
+    if observed.reason == "EndNotSeen":
+        return Why(cause="Deleted", text=f"deleted, {observed.message}", next=f"arena rerun {name}")
+    if observed.word == "Deleted" and not observed.message:
+        return Why(cause="Deleted", text="deleted before its end", next=f"arena rerun {name}")
+    return Why(cause="Stopped", text=f"stopped {observed.message}".rstrip(), next=f"arena rerun {name}")
 
 
 # --- jobs that failed ----------------------------------------------------------------------------------------

@@ -276,6 +276,24 @@ def test_prune_takes_mine_that_are_finished(arena: Any, here: Any) -> None:
 # Again
 
 
+@pytest.mark.parametrize(
+    ("by", "shown", "text"),
+    [("ada", "Deleted", "deleted before its end"), ("", "Deleted (end not seen)", "deleted, end not seen")],
+    ids=["by somebody", "nobody saw it"],
+)
+def test_the_cause_of_a_deleted_cluster_job(arena: Any, here: Any, by: str, shown: str, text: str) -> None:
+    folder = arena.state / "cluster" / "a-x2p1"
+    folder.mkdir(parents=True)
+    (folder / "run.json").write_text('{"runId": "a-x2p1", "name": "a", "created": "2025-06-01T12:00:00Z"}')
+    (folder / "deleted.json").write_text(json.dumps({"at": "2025-06-01T12:05:00Z", "by": by}))
+    assert f"  {shown}  " in here("history").stdout.splitlines()[1]
+    (run,) = here("history", "-o", "json").json
+    why = here("why", "a", "-o", "json").json
+    assert run["cause"] == why["cause"] == "Deleted"
+    assert why["text"] in run["why"]
+    assert why["text"].startswith(text)
+
+
 def test_history_names_runs(arena: Any, here: Any) -> None:
     for number in range(3):
         arena("run", "--name", "a", "--replace", "--", "sh", "-c", f"echo {number}; exit {number}")

@@ -284,11 +284,13 @@ def test_history_is_newest_first_and_marks_unseen_ends() -> None:
     new = seen(State.FAILED, (replica(0, 3),), run_id="new", cause="ExitCode")
     new = Seen(**{f: getattr(new, f) for f in new.__struct_fields__} | {"observed": later(new.observed)})
     gone = seen(State.RUNNING, run_id="gone", deleted=T)
-    lines = output.history_table([old, new, gone]).splitlines()
-    assert [line.split()[0] for line in lines] == ["RUN", "new", "old", "gone"]
+    left = seen(State.CANCELLED, run_id="left", deleted=T, reason="EndNotSeen", cause="Deleted")
+    lines = output.history_table([old, new, gone, left]).splitlines()
+    assert [line.split()[0] for line in lines] == ["RUN", "new", "old", "gone", "left"]
     assert re.search(r"mnist +FAILED +3 +13m +2025-06-02 13:00:00 CET +ExitCode +local/box$", lines[1])
     assert re.search(r" FAILED +- .*Lost \(end not seen\) +local/box$", lines[2])
     assert re.search(r" RUNNING +- .* \(end not seen\) ", lines[3])
+    assert re.search(r" CANCELLED +- .* Deleted \(end not seen\) ", lines[4])
 
 
 def later(observed: Observed) -> Observed:

@@ -179,11 +179,13 @@ def history(ctx: click.Context, name: str, limit: int | None, fmt: str) -> int:
     """List all runs that are remembered, deleted ones too."""
     from itertools import islice
 
+    from arena import showing
     from arena.backends.base import Query
     from arena.cli import output
 
     client = common.client(ctx)
-    seens = list(islice(client.seen(Query(name=name.partition("@")[0], gone=True)), limit))
+    runs = client.seen(Query(name=name.partition("@")[0], gone=True))
+    seens = [showing.with_cause(seen) for seen in islice(runs, limit)]
     if fmt == "name":
         output.emit([seen.run_id for seen in seens], "name")
     elif fmt == "table":

@@ -327,7 +327,7 @@ def get_text(
 
 
 def _cause(seen: Seen) -> str:
-    unseen = seen.reason == "Lost" or (seen.deleted is not None and not seen.state.final)
+    unseen = seen.reason in ("Lost", "EndNotSeen") or (seen.deleted is not None and not seen.state.final)
     return " ".join(part for part in (seen.cause or "", "(end not seen)" if unseen else "") if part) or "-"
 
 
