@@ -16,6 +16,7 @@ from arena.errors import BackendError, SpecError
 from arena.settings import (
     LAYERS,
     SETTINGS,
+    Setting,
     Settings,
     config_json,
     config_rows,
@@ -24,6 +25,7 @@ from arena.settings import (
     project_file,
     set_user_value,
     user_file,
+    written,
 )
 
 
@@ -378,6 +380,16 @@ def test_rows_and_json(machine: Machine) -> None:
     shown = config_json(settings)
     assert shown["backend"] == {"value": "local", "source": "flag --backend"}
     assert shown["engines"] == {"value": ["a", "b"], "source": "ARENA_ENGINES"}
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.key)
+def test_what_is_shown_can_be_set(setting: Setting, machine: Machine) -> None:
+    words = {"bool": "false", "list": "a,b", "count": "2", "positive": "2", "bytes": "1G", "duration": "1m"}
+    word = words.get(setting.type, setting.type.partition("|")[0])
+    shown = written(machine.load({}, **{setting.env: word}).value(setting.key))
+    assert shown.endswith(word)
+    set_user_value(setting.key, shown, machine.env)
+    assert written(machine.load().value(setting.key)) == shown
 
 
 def test_set_keeps_all_else(machine: Machine) -> None:

@@ -216,6 +216,17 @@ def config_json(settings: Settings) -> dict[str, dict[str, object]]:
     }
 
 
+def written(value: Value) -> str:
+    """A value as people write it, in a variable or for `arena config set`.
+
+    >>> written(True), written(("a", "b")), written("10s"), written(())
+    ('true', 'a,b', '10s', '')
+    """
+    if isinstance(value, tuple):
+        return ",".join(value)
+    return str(value).lower() if isinstance(value, bool) else "" if value is None else str(value)
+
+
 def set_user_value(key: str, value: str, env: Mapping[str, str]) -> Path:
     """Write one value into the user's file and give its path; all other lines and comments stay as they are."""
     file, home = user_file(env), home_folder(env)

@@ -364,6 +364,14 @@ def test_settings_are_shown_with_their_source_and_set(here: Any, arena: Any) -> 
     assert here("submit", "pytorch", "--name", "a", "--dry-run", "true").exit_code == 0
 
 
+def test_settings_are_shown_as_they_are_written(here: Any) -> None:
+    rows = [line.split() for line in here("config", "show", env={"ARENA_ENGINES": "a,b"}).stdout.splitlines()]
+    shown = {key: value for key, value, *_ in rows}
+    assert (shown["engines"], shown["local.enabled"], shown["image"]) == ("a,b", "true", "-")
+    typed = here("config", "show", "-o", "json", env={"ARENA_ENGINES": "a,b"}).json
+    assert (typed["engines"]["value"], typed["local.enabled"]["value"]) == (["a", "b"], True)
+
+
 def test_words_of_arena_go_that_mean_nothing_here(here: Any) -> None:
     for words in (
         ["--loglevel", "debug", "--pprof", "--trace", "list"],

@@ -25,7 +25,7 @@ def config() -> None:
 def show(ctx: click.Context, fmt: str) -> None:
     """Every setting with its value and its source: a flag, a variable, a file, built-in."""
     from arena.cli import output
-    from arena.settings import config_json, config_rows
+    from arena.settings import config_json, config_rows, written
 
     settings = _settings(common.client(ctx))
     if fmt != "table":
@@ -33,7 +33,7 @@ def show(ctx: click.Context, fmt: str) -> None:
         return
     columns: tuple[output.Column[Any], ...] = (
         output.Column("KEY", lambda row: row.key),
-        output.Column("VALUE", lambda row: "-" if row.value is None else row.value),
+        output.Column("VALUE", lambda row: "-" if row.value is None else written(row.value)),
         output.Column("SOURCE", lambda row: row.source),
     )
     output.write(output.table(config_rows(settings), columns))
