@@ -23,6 +23,7 @@ from arena.code import (
     capture,
     commit_of,
     diff_of,
+    folders_at_top,
     gc,
     project_root,
     restore,
@@ -123,6 +124,19 @@ def test_tracked_and_new_files_minus_ignored(repo: Path) -> None:
     assert listed(repo / "lib") == ["net.py"]
     write(repo, {".arenaignore": "new.*\n"})
     assert listed(repo) == [".arenaignore", ".gitignore", "lib/net.py", "train.py"]
+
+
+def test_who_leaves_a_folder_out_is_told(repo: Path, plain: Path) -> None:
+    write(
+        repo,
+        {"runs/1": "", "part/a.py": "", "part/b.bin": "", "empty/x.log": "", ".arenaignore": "runs/\n/part/*\n!a.py\n"},
+    )
+    assert told(repo) == {"runs/": "is ignored by .arenaignore"}
+    assert folders_at_top(repo) == ["data", "empty", "lib"]
+    assert told(repo, include=["runs"]) == {}
+    write(plain, {"runs/1": "", "src/a.py": "", ".arenaignore": "runs\n"})
+    assert told(plain) == {"runs/": "is ignored by .arenaignore"}
+    assert folders_at_top(plain) == ["src"]
 
 
 def test_the_callers_git_variables_mean_nothing(repo: Path, plain: Path) -> None:

@@ -126,16 +126,12 @@ def travelling_files(
     """
     left = [] if left_out is None else left_out
     rules = _ignore_rules(root)
-    named = dict.fromkeys(_named(root, include, left))
-    for path in named:
-        yield from _within(root, path, left)
-    for path in _listed(root, rules, left, env):
-        if path in named or _ignored(path, rules):
-            continue
-        if _credential(path):
-            left.append(LeftOut(path, _CREDENTIAL))
-        else:
-            yield from _checked(root, path, left)
+    tops: set[str] = set()
+    for path in _travelling(root, include, rules, left, env):
+        tops.add(path.partition("/")[0])
+        yield path
+    ignored = [name for name in _code_folders(root) if name not in tops and _ignored(f"{name}/", rules)]
+    left += [LeftOut(f"{name}/", f"is ignored by {_IGNORE_FILE}") for name in ignored]
 
 
 def named_files(root: Path, named: Sequence[str], left_out: list[LeftOut] | None = None) -> Iterator[str]:
@@ -145,9 +141,12 @@ def named_files(root: Path, named: Sequence[str], left_out: list[LeftOut] | None
 
 
 def folders_at_top(root: Path) -> list[str]:
-    """The names of the folders at the top that hold something and could be taken for code or data."""
-    found = [entry for entry in _scan(root) if not entry.name.startswith(".") and entry.is_dir(follow_symlinks=False)]
-    return sorted(entry.name for entry in found if not _no_code(entry) and _scan(entry.path))
+    """The names of the folders at the top that hold something and could be taken for code or data.
+
+    Those that `.arenaignore` names are told by `travelling_files`.
+    """
+    rules = _ignore_rules(root)
+    return [name for name in _code_folders(root) if not _ignored(f"{name}/", rules)]
 
 
 def capture(
@@ -253,6 +252,24 @@ def _private(root: Path, home: Path | None) -> bool:
 
 
 # Which files
+
+
+def _travelling(root: Path, include: Sequence[str], rules: list[Rule], left: list[LeftOut], env: Env) -> Iterator[str]:
+    named = dict.fromkeys(_named(root, include, left))
+    for path in named:
+        yield from _within(root, path, left)
+    for path in _listed(root, rules, left, env):
+        if path in named or _ignored(path, rules):
+            continue
+        if _credential(path):
+            left.append(LeftOut(path, _CREDENTIAL))
+        else:
+            yield from _checked(root, path, left)
+
+
+def _code_folders(root: Path) -> list[str]:
+    found = [entry for entry in _scan(root) if not entry.name.startswith(".") and entry.is_dir(follow_symlinks=False)]
+    return sorted(entry.name for entry in found if not _no_code(entry) and _scan(entry.path))
 
 
 def _listed(root: Path, rules: list[Rule], left: list[LeftOut], env: Env, depth: int = 0) -> Iterator[str]:

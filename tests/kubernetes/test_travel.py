@@ -114,7 +114,8 @@ def test_keys_stay_here_and_what_stays_is_told(project: Path) -> None:
     parcel = packed(JOB, context(project))
     assert not {".env", "id_rsa", "data/x"} & set(members(parcel))
     told = "\n".join(parcel.notes)
-    assert "data/ is ignored by" in told
+    assert "data/ is ignored by .arenaignore" in told
+    assert "by git" not in told
     assert "id_rsa" in told
     assert "--output" in told
     assert "KEY" not in json.dumps(parcel.manifests)
