@@ -14,6 +14,7 @@ from testbed.faults import FaultProxy
 
 from arena.kube.api import Api
 from arena.kube.config import Access, find
+from arena.kube.wire import Open
 
 
 def access(kubeconfig: Path) -> Access:
@@ -92,3 +93,16 @@ def tunnel() -> Iterator[Tunnel]:
         threading.Thread(target=started.serve_forever, args=(0.05,), daemon=True).start()
         yield started
         started.shutdown()
+
+
+KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPALIVE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 60_000}
+MINUTE = {"SO_KEEPALIVE": 1} | {name: value for name, value in KEEPALIVE.items() if hasattr(socket, name)}
+
+
+def keepalive(opened: Open) -> dict[str, int]:
+    """When the kernel gives up the peer of an open answer; `MINUTE` is what is wanted."""
+    found: socket.socket = opened.response.extensions["network_stream"].get_extra_info("socket")
+    said = {"SO_KEEPALIVE": int(found.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) != 0)}
+    for name in MINUTE.keys() - said:
+        said[name] = found.getsockopt(socket.IPPROTO_TCP, getattr(socket, name))
+    return said

@@ -11,6 +11,9 @@ import pytest
 from arena.kube.api import Api, together
 from arena.kube.config import Access
 from arena.kube.errors import SilentError
+from arena.kube.proxies import Proxy
+
+from .conftest import MINUTE, keepalive
 
 METHODS: dict[str, Callable[[Api], object]] = {
     "get": lambda api: api.get("/api"),
@@ -89,3 +92,27 @@ def test_a_name_that_does_not_exist() -> None:
     with Api(Access(server="https://no-such-host.invalid")) as api, pytest.raises(SilentError) as raised:
         api.get("/api")
     assert raised.value.why
+
+
+@contextlib.contextmanager
+def logging() -> Iterator[str]:
+    """A server, or the proxy before it, with a log that goes on: one line, then silence."""
+    with socket.create_server(("127.0.0.1", 0)) as server, contextlib.ExitStack() as kept:
+
+        def serve() -> None:
+            client = kept.enter_context(server.accept()[0])
+            client.recv(65536)
+            client.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n6\r\nfirst\n\r\n")
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+
+
+@pytest.mark.parametrize("way", ["directly", "through a proxy"])
+def test_the_peer_of_a_silent_stream_is_asked_whether_it_is_there(way: str) -> None:
+    with logging() as url:
+        found = Access(server=url) if way == "directly" else Access(server="http://k8s", proxy=Proxy(url))
+        with Api(found) as api, api.wire.open("/log", first=5, read=None) as opened:
+            pieces = opened.pieces()
+            assert next(pieces) == b"first\n"
+            assert keepalive(opened) == MINUTE

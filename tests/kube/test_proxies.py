@@ -17,7 +17,7 @@ from arena.kube.config import Access, find
 from arena.kube.errors import ServerError, SilentError
 from arena.kube.proxies import Proxy, proxy_for
 
-from .conftest import Tunnel, access
+from .conftest import MINUTE, Tunnel, access, keepalive
 
 MAPS = "/api/v1/namespaces/team-a/configmaps"
 
@@ -69,13 +69,15 @@ def test_all_goes_through_the_proxy(bed: Bed, tunnel: Tunnel) -> None:
         began = time.monotonic()
         assert list(api.watch(MAPS, dict, version=version, labels="no=one", stop=stop)) == []
         assert time.monotonic() - began < 2
+        with api.wire.open("/readyz", first=5, read=None) as opened:
+            assert keepalive(opened) == MINUTE
     address = through.server.removeprefix("https://")
-    assert tunnel.seen == [address, address]
+    assert tunnel.seen == [address] * 3
     direct = find(kubeconfig=kubeconfig, env={**env, "NO_PROXY": "10.0.0.0/8"}, home=None)
     assert direct
     with Api(direct) as api:
         assert api.list(MAPS, dict).version
-    assert len(tunnel.seen) == 2
+    assert len(tunnel.seen) == 3
 
 
 @pytest.mark.cluster

@@ -9,6 +9,8 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from arena.kube.alive import watch_peer
+
 TICK = 0.05  # seconds between two looks at the events
 
 
@@ -35,8 +37,11 @@ class Guard:
 
     def trace(self, name: str, info: Mapping[str, Any]) -> None:
         """Hear from the HTTP library on which connection the stream runs, before its first byte has come."""
-        if name.endswith(("connect_tcp.complete", "start_tls.complete")):
-            self._stream = info["return_value"]
+        if not name.endswith(("connect_tcp.complete", "start_tls.complete")):
+            return
+        self._stream = info["return_value"]
+        if name.endswith("connect_tcp.complete"):
+            watch_peer(self._stream.get_extra_info("socket"))  # on the way to a proxy the library sets no options
 
     def cut(self) -> None:
         """Wake whoever reads: the connection ends under him."""

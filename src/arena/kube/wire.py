@@ -20,6 +20,7 @@ from urllib.parse import urlencode
 from msgspec import Struct, structs
 
 from arena.errors import BackendError
+from arena.kube import alive
 from arena.kube.auth import Credentials, Headers, Login
 from arena.kube.config import Access
 from arena.kube.errors import (
@@ -353,19 +354,14 @@ def _make_client(access: Access, kind: _Kind) -> httpx2.Client:
     verify: Any = tls_context(access, kind.cert, kind.key) if access.server.startswith("https") else False
     try:
         transport = httpx2.HTTPTransport(
-            verify=verify, trust_env=False, limits=limits, proxy=access.proxy.url or None, socket_options=_options()
+            verify=verify,
+            trust_env=False,
+            limits=limits,
+            proxy=access.proxy.url or None,
+            socket_options=alive.options(),
         )
     except httpx2.InvalidURL as error:  # its words may have a piece of a password
         raise BackendError(f"{access.proxy} cannot be used", why=NO_URL, hint=way_out(access, LOCAL)) from error
     except (ImportError, ValueError) as error:
         raise BackendError(f"{access.proxy} cannot be used", why=str(error), hint=way_out(access, LOCAL)) from error
     return httpx2.Client(transport=transport, trust_env=False, headers={"Accept-Encoding": "gzip"})
-
-
-def _options() -> list[tuple[int, int, int]]:
-    """A peer that is gone without a word is noticed: after a minute of silence, after 10 s of unread words."""
-    options = [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1), (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)]
-    for name, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 10_000)):
-        if hasattr(socket, name):
-            options.append((socket.IPPROTO_TCP, getattr(socket, name), value))
-    return options
