@@ -255,6 +255,8 @@ def exit_codes_page() -> str:
             "",
             *table(("code", "when"), JOB_CODES.items()),
             "",
+            "`wait` of several jobs ends with the code of the first, as they were named, that did not succeed.",
+            "",
             "## All other commands",
             "",
             "0 when it was done, `logs -f` too, and these:",

@@ -82,7 +82,7 @@ def client(ctx: click.Context) -> Client:
 
 def say(text: str) -> None:
     """A line for people, on stderr."""
-    print(text, file=sys.stderr, flush=True)  # noqa: T201
+    print(f"{text}\n", end="", file=sys.stderr, flush=True)  # noqa: T201  (one write: threads say things side by side)
 
 
 def say_recorded(job: Handle, seen: Seen) -> None:
@@ -184,6 +184,16 @@ def states(words: Sequence[str]) -> tuple[str, ...]:
         if state not in STATES:
             raise SpecError(f"--state: there is no state {state!r}", why=f"known: {', '.join(STATES)}")
     return found
+
+
+def chosen(client: Client, labels: Sequence[str], state: Sequence[str], *, everything: bool = False) -> list[str]:
+    """The names of the caller's jobs that `-l`, `--state` or `--all` mean; none where nothing was asked for."""
+    from arena.backends.base import Query
+
+    if not (labels or state or everything):
+        return []
+    query = Query(states=states(state), labels=pairs("-l", labels), user=client.user)
+    return [seen.name for seen in client.seen(query)]
 
 
 def pairs(label: str, words: Sequence[str]) -> dict[str, str]:

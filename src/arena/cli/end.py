@@ -78,20 +78,12 @@ def delete(
 ) -> int:
     """End jobs and take them from the list; returns when nothing of them lives."""
     client = common.client(ctx)
-    chosen = list(dict.fromkeys((*names, *_chosen(client, asked))))
+    found = common.chosen(client, asked["labels"], asked["state"], everything=asked["everything"])
+    chosen = list(dict.fromkeys((*names, *found)))
     if not chosen and not (asked["labels"] or asked["state"] or asked["everything"]):
         raise click.UsageError("which jobs? Give names, -l, --state or --all", ctx)
     how = {"force": force, "wait": not asked["no_wait"]}
     return _each(lambda name: _delete(client, name, kind, must_exist=must_exist, **how), chosen)
-
-
-def _chosen(client: Client, asked: dict[str, Any]) -> list[str]:
-    from arena.backends.base import Query
-
-    if not (asked["labels"] or asked["state"] or asked["everything"]):
-        return []
-    query = Query(states=common.states(asked["state"]), labels=common.pairs("-l", asked["labels"]), user=client.user)
-    return [seen.name for seen in client.seen(query)]
 
 
 def _delete(client: Client, name: str, kind: str, *, must_exist: bool, **how: bool) -> int:

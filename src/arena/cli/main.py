@@ -26,7 +26,7 @@ COMMANDS = {
     "list": ("arena.cli.look", "list_", "List the jobs that exist now."),
     "get": ("arena.cli.look", "get", "Show one job."),
     "logs": ("arena.cli.logs", "logs", "Print the logs of a job's replicas."),
-    "wait": ("arena.cli.wait", "wait", "Wait until a job has ended; the exit code is the job's."),
+    "wait": ("arena.cli.wait", "wait", "Wait until jobs have ended; the exit code is the job's."),
     "why": ("arena.cli.look", "why", "Say why a job waits or failed, and what to do next."),
     "cp": ("arena.cli.copy", "cp", "Copy files of a job's replica here."),
     "exec": ("arena.cli.execute", "execute", "Run a command with a replica's folder and environment."),

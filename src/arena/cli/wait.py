@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import queue
+import threading
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -9,7 +11,9 @@ import click
 from arena.cli import common
 
 if TYPE_CHECKING:
-    from arena.client import Handle
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from arena.client import Client, Handle
     from arena.status import Seen
 
 
@@ -18,33 +22,113 @@ if TYPE_CHECKING:
 Examples:
   arena wait mnist --timeout 2h            0, the job's own code, or 124 when the time is over
   arena wait mnist --record out/ -o json   its record as files, its end as JSON
+  arena wait a b c                         all of them; the code of the first that did not succeed
+  arena wait -l sweep=lr                   all my jobs of a label
 """
 )
-@click.argument("name", shell_complete=common.complete_names)
+@click.argument("names", nargs=-1, shell_complete=common.complete_names)
 @common.type_option()
-@click.option("--timeout", metavar="DURATION", help="Give up after 90s, 5m, 2h; the job goes on (exit 124).")
-@click.option("--start-timeout", metavar="DURATION", help="Fail (exit 125) when it is not running after that time.")
-@click.option("--record", metavar="DIR", help="Write the run's record to a folder.")
+@click.option(
+    "-l", "--selector", "--label", "labels", multiple=True, metavar="KEY=VALUE", help="All my jobs of a label."
+)
+@common.state_option("All my jobs that are in this state now.")
+@click.option("--timeout", metavar="DURATION", help="Give up after 90s, 5m, 2h; the jobs go on (exit 124).")
+@click.option("--start-timeout", metavar="DURATION", help="Fail (exit 125) when one is not running after that time.")
+@click.option("--record", metavar="DIR", help="Write the run's record to a folder; of several to DIR/NAME.")
 @common.output_option("text", "json", "yaml")
 @click.pass_context
-def wait(ctx: click.Context, name: str, kind: str, timeout: str, start_timeout: str, record: str, fmt: str) -> int:
-    """Wait until a job has ended; the exit code is the job's own."""
-    from arena.cli import output
+def wait(ctx: click.Context, /, names: tuple[str, ...], kind: str, record: str, fmt: str, **asked: Any) -> int:
+    """Wait until jobs have ended; the exit code is the job's own.
+
+    Of several jobs it is that of the first, in the order of their names here, that did not succeed.
+    """
     from arena.cli.signals import Interrupt, Signals
 
-    job = common.named(common.client(ctx), name, kind, gone=True)
+    limits = (common.seconds("--timeout", asked["timeout"]), common.seconds("--start-timeout", asked["start_timeout"]))
+    jobs = _jobs(common.client(ctx), names, kind, asked)
+    alone = len(names) == 1 and not _selects(asked)
+    seens: dict[str, Seen] = {}
+    codes: dict[str, int] = {}
     with Signals():
         try:
-            seen = waited(job, common.seconds("--timeout", timeout), common.seconds("--start-timeout", start_timeout))
+            for name, end in _ends(jobs, *limits):
+                codes[name] = _told(jobs[name], end, as_json=fmt == "json")
+                if not isinstance(end, Exception):
+                    seens[name] = end
         except Interrupt as stop:
-            common.say(f"{job.name} goes on: arena logs {job.name} -f, arena delete {job.name}")
+            _say_rest([job.name for name, job in jobs.items() if name not in codes])
             return stop.exit_code
-    common.say_recorded(job, seen)
+    ordered = {name: seens[name] for name in jobs if name in seens}
     if record:
-        write_record(job, seen, record)
+        for name, seen in ordered.items():
+            write_record(jobs[name], seen, record if alone else f"{record}/{name}")
     if fmt != "text":
-        output.emit(output.job_json(seen), fmt)
-    return ended(seen)
+        _print(ordered.values(), fmt, alone=alone)
+    return next((codes[name] for name in jobs if codes[name]), 0)
+
+
+def _selects(asked: Mapping[str, Any]) -> bool:
+    return bool(asked["labels"] or asked["state"])
+
+
+def _jobs(client: Client, names: tuple[str, ...], kind: str, asked: Mapping[str, Any]) -> dict[str, Handle]:
+    """The jobs by what named them; one that is not there is an error before anything is waited for."""
+    from arena.errors import NotFoundError
+
+    if not names and not _selects(asked):
+        raise click.UsageError("which jobs? Give names, -l or --state")
+    words = [*names, *common.chosen(client, asked["labels"], asked["state"])]
+    if not words:
+        raise NotFoundError("no job of yours is selected: there is nothing to wait for", hint="arena list --mine")
+    return {word: common.named(client, word, kind, gone=True) for word in dict.fromkeys(words)}
+
+
+def _ends(jobs: Mapping[str, Handle], *limits: float | None) -> Iterator[tuple[str, Seen | Exception]]:
+    """Each job as it ends; of several also the error with which a wait ended, for the others go on."""
+    if len(jobs) == 1:
+        yield from ((name, waited(job, *limits)) for name, job in jobs.items())
+        return
+    came: queue.SimpleQueue[tuple[str, Seen | Exception]] = queue.SimpleQueue()
+
+    def attend(name: str, job: Handle) -> None:
+        try:
+            came.put((name, waited(job, *limits)))
+        except Exception as error:  # noqa: BLE001  (it is the main thread's)
+            came.put((name, error))
+
+    for pair in jobs.items():
+        threading.Thread(target=attend, args=pair, daemon=True).start()
+    yield from (came.get() for _ in jobs)
+
+
+def _told(job: Handle, end: Seen | Exception, *, as_json: bool) -> int:
+    """Say how a job, or the wait for it, ended; its exit code."""
+    from arena.cli import main
+    from arena.errors import ArenaError
+
+    if isinstance(end, ArenaError):
+        common.print_error(end, as_json=as_json)
+        return main.exit_code(end.exit_code, ["wait"])
+    if isinstance(end, Exception):
+        raise end
+    common.say_recorded(job, end)
+    return ended(end)
+
+
+def _say_rest(names: list[str]) -> None:
+    """After an interrupt: which jobs go on, and what can be done about it."""
+    if len(names) == 1:
+        common.say(f"{names[0]} goes on: arena logs {names[0]} -f, arena delete {names[0]}")
+    elif names:
+        common.say(f"{', '.join(names)} go on: arena wait {' '.join(names)}, arena delete {' '.join(names)}")
+
+
+def _print(seens: Iterable[Seen], fmt: str, *, alone: bool) -> None:
+    """The data of the jobs that ended: of one that was named alone itself, else a list."""
+    from arena.cli import output
+
+    found = [output.job_json(seen) for seen in seens]
+    output.emit(found[0] if alone else found, fmt)
 
 
 def waited(job: Handle, timeout: float | None, start_timeout: float | None) -> Seen:
