@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import structs
 
@@ -35,6 +35,9 @@ from arena.job import Job, check
 from arena.secrets import MASK
 from arena.settings import Settings
 from arena.status import Seen, State
+
+if TYPE_CHECKING:
+    from arena.backends.kubernetes.sending import Objects
 
 Target = str | os.PathLike[str] | Sequence[str] | Job | Callable[..., object]
 
@@ -93,12 +96,25 @@ class Client:
 
     def plan(self, job: Job, *, creates: choice.Creates = "type", **context: Any) -> Plan:
         """What a submit would do; nothing is touched."""
-        name, rule = choice.backend(
-            self.settings,
-            self.env,
-            creates if type(job).type_name != "job" else "run",
-            dry=context.get("dry") == "client",
-        )
+        creates_by = creates if type(job).type_name != "job" else "run"
+        name, where = self._place(creates_by, creates, context)
+        return self.backend(name).plan(check(job), where)
+
+    def plan_object(self, objects: Objects, **context: Any) -> Plan:
+        """What submitting an operator's own object would do; UnsupportedError where it would go to this machine."""
+        from arena.backends.kubernetes.backend import KubernetesBackend
+
+        name, where = self._place("type", "type", context)
+        backend = self.backend(name)
+        if not isinstance(backend, KubernetesBackend):
+            raise UnsupportedError(f"the object in {objects.file} needs a cluster", hint="-b kubernetes")
+        return backend.plan_object(objects, where)
+
+    def _place(
+        self, chosen_as: choice.Creates, creates: choice.Creates, context: Mapping[str, Any]
+    ) -> tuple[str, Context]:
+        """The backend of a submit, and where it is typed; `context` says more about that."""
+        name, rule = choice.backend(self.settings, self.env, chosen_as, dry=context.get("dry") == "client")
         where = Context(
             cwd=str(self.cwd),
             environ=self.env,
@@ -107,8 +123,7 @@ class Client:
             creates=creates,
             code=str(choice.code_folder(self.cwd, self.env) or ""),
         )
-        given = {key: value for key, value in context.items() if value}
-        return self.backend(name).plan(check(job), replace_context(where, given))
+        return name, replace_context(where, {key: value for key, value in context.items() if value})
 
     def submit(
         self,

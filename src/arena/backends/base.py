@@ -54,11 +54,11 @@ class Context(Struct, frozen=True, kw_only=True):
 class Plan(Struct, frozen=True, kw_only=True):
     """What a submit would do. `facts` say what was chosen, `notes` what has no effect, is left behind or lost.
 
-    `steps` is what a dry run prints, `data` the backend's own.
+    `job` is None for an operator's own object; `steps` is what a dry run prints, `data` the backend's own.
     """
 
     backend: str
-    job: Job
+    job: Job | None = None
     name: str
     run_id: str
     context: Context
@@ -66,6 +66,12 @@ class Plan(Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     steps: tuple[Mapping[str, Any], ...] = ()
     data: Any = None
+
+    @property
+    def made_of(self) -> Job:
+        """The job, where the plan was made of one."""
+        assert self.job is not None
+        return self.job
 
 
 class Query(Struct, frozen=True, kw_only=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +15,6 @@ if TYPE_CHECKING:
     from arena.backends.kubernetes.backend import KubernetesBackend
     from arena.backends.kubernetes.sending import Objects
     from arena.client import Client
-
-KEPT = ("file", "timeout", "start_timeout", "fmt", "sets", "patch")  # of the options that submits share
 
 
 def is_object(text: str) -> bool:
@@ -41,23 +40,14 @@ def cluster_of(client: Client, what: str) -> KubernetesBackend:
 
 @click.pass_context
 def _submit(ctx: click.Context, /, **given: Any) -> int:
-    from arena.backends.kubernetes.sending import Sending
-    from arena.cli import output
-    from arena.client import Handle
-
     client = common.client(ctx)
     objects = _objects(given)
-    if run.DRY_RUN[given["dry_run"]] == "client":
-        output.emit_objects(objects.all, given["fmt"])
-        return 0
-    place = cluster_of(client, f"the object in {given['file']}")
-    sending = Sending(place.api, objects, place.namespace)
-    if given["dry_run"] == "server":
-        output.emit_objects(sending.ask(), given["fmt"])
-        return 0
-    handle = Handle(client, sending.carry_out(), place.name)
-    run.submitted(handle, given, attached=given["wait"], followed=False)
-    return run.finish(handle, given, run.limits_of(given), followed=False) if given["wait"] else 0
+    if not given["dry_run"]:
+        run.can_act(given, attached=given["wait"], followed=False)
+    elif given["dry_run"] == "client":
+        return run.show(objects.all, (), given)
+    plan = client.plan_object(objects, typed=("arena", *sys.argv[1:]), dry=given["dry_run"])
+    return run.carry_out(client, plan, given, attached=given["wait"], followed=False)
 
 
 def _objects(given: Mapping[str, Any]) -> Objects:
@@ -69,7 +59,8 @@ def _objects(given: Mapping[str, Any]) -> Objects:
     from arena.engines import documents, patching
 
     file = given["file"]
-    found = objects_of(documents.read_documents(runfile.read_text(file), file), file)
+    label = runfile.label(file)
+    found = objects_of(documents.read_documents(runfile.read_text(file), label), label)
     changes = run.changes(given)
     thing = patching.apply_patch(found.thing, changes.get("patch", {}))
     for path, value in changes.get("sets", ()):
@@ -81,10 +72,10 @@ submit = click.Command(
     "object",
     callback=_submit,
     params=[
-        *(option for option in run.making() if option.name in KEPT),
-        click.Option(["--dry-run"], is_flag=False, flag_value="client", default="none", metavar="client|server",
-                     type=click.Choice([*run.DRY_RUN]), help="Print what would be made, do nothing."),
-        click.Option(["--rm"], is_flag=True, hidden=True),
+        *(option for option in run.making() if option.name not in ("served", "dry_run")),
+        click.Option(["--dry-run"], is_flag=False, flag_value="client", metavar="client|server",
+                     type=click.Choice([*run.DRY_RUN]), callback=run.dry_run_word,
+                     help="Print what would be made, do nothing."),
         click.Option(["--wait"], is_flag=True, help="Wait for its end; its exit code."),
     ],
     help="Submit an operator's own object as it stands in a file.",

@@ -21,6 +21,7 @@ from arena.status import Replica, Seen, State
 if TYPE_CHECKING:
     from arena.backends.base import Plan
     from arena.errors import ArenaError
+    from arena.job import Job
     from arena.waits import Event
     from arena.why import Why
 
@@ -447,9 +448,10 @@ def plan_line(plan: Plan) -> str:
     from arena.job import is_python_file
 
     context = plan.context
-    parts = [*plan.facts[:1], _gang(plan), *plan.facts[1:]]
+    gang = [_gang(plan.job, plan.backend)] if plan.job else []
+    parts = [*plan.facts[:1], *gang, *plan.facts[1:]]
     if plan.backend == "local":
-        parts += [f"python {context.python or 'python'}"] if is_python_file(plan.job.command) else []
+        parts += [f"python {context.python or 'python'}"] if is_python_file(plan.made_of.command) else []
         parts += [f"in {_below_home(context.cwd, context.environ.get('HOME', ''))}"] if context.cwd else []
     rule = f" ({context.rule})" if context.rule else ""
     return cell(f"{plan.backend}{rule}: {', '.join(parts)}")
@@ -524,12 +526,12 @@ def _with_age(moment: datetime | None, now: datetime) -> str:
     return f"{local_time(moment)} ({short_duration((now - moment).total_seconds())} ago)" if moment else ""
 
 
-def _gang(plan: Plan) -> str:
+def _gang(job: Job, backend: str) -> str:
     """`2 workers`, `1 master, 3 workers, 1 GPU each`; on a cluster with the hosts of the ranks."""
     from msgspec.structs import replace
 
-    roles = [role for role in plan.job.roles() if role.count]
-    if plan.backend == "kubernetes" and (hosts := plan.job.hosts()):
+    roles = [role for role in job.roles() if role.count]
+    if backend == "kubernetes" and (hosts := job.hosts()):
         roles = [*(replace(role, gpus=0) for role in roles), hosts]
     parts = [f"{role.count} {role.name}{'s' * (role.count > 1 and role.name != 'ps')}" for role in roles]
     processes = max((role.nproc for role in roles), default=1)

@@ -55,18 +55,19 @@ Examples:
 DRY_RUN = {"client": "client", "server": "server", "true": "client", "none": "", "false": ""}
 
 
-def _dry_run_word(_ctx: click.Context, _param: click.Parameter, word: str | None) -> str:
+def dry_run_word(_ctx: click.Context, _param: click.Parameter, word: str | None) -> str:
+    """What a word after --dry-run means: client, server, or nothing."""
     return DRY_RUN[word] if word else ""
 
 
 def making() -> list[click.Option]:
     """The options that `run`, `submit` and `rerun` share beside those of the job."""
     return [
-        JobOption(["-f", "--file"], metavar="FILE", common=True, help="A run file; flags win over it."),
+        JobOption(["-f", "--file"], metavar="FILE", common=True, help="A run file, - is stdin; flags win over it."),
         JobOption(["--replace"], is_flag=True, common=True, help="Replace my finished job of that name."),
         JobOption(["--force"], is_flag=True, help="With --replace: also a running one."),
         JobOption(["--strict"], is_flag=True, help="What has no effect here is an error."),
-        JobOption(["--dry-run"], metavar="client|server", bare="client", common=True, callback=_dry_run_word,
+        JobOption(["--dry-run"], metavar="client|server", bare="client", common=True, callback=dry_run_word,
                   type=click.Choice([*DRY_RUN]), help="Print what would be made, do nothing."),
         JobOption(["--served"], metavar="FILE", help="With --dry-run: the kinds that the cluster serves, by a file."),
         JobOption(["--show-secrets"], is_flag=True, help="With --dry-run: print the Secret of the job too."),
@@ -283,7 +284,8 @@ def _file(given: Mapping[str, Any]) -> RunFile | None:
     file = given["file"]
     text = runfile.read_text(file)
     if is_object(text):
-        raise SpecError(f"{file} holds a Kubernetes object, not a run file", hint=f"arena submit -f {file}")
+        what = f"{runfile.label(file)} holds a Kubernetes object, not a run file"
+        raise SpecError(what, hint=f"arena submit -f {file}")
     return runfile.read(text, file)
 
 
@@ -319,19 +321,24 @@ def _make(
     client: Client | None = None,
 ) -> int:
     """Plan, say what was chosen, and do it."""
-    from arena.cli.signals import Interrupt, Signals
-    from arena.errors import ArenaError
-
-    limits = limits_of(given)
     if not given["dry_run"]:
-        _can_act(given, attached=attached, followed=creates == "run")
+        can_act(given, attached=attached, followed=creates == "run")
     client = client or common.client(ctx)
     job = structs.replace(job, name=_lasting_name(job)) if given["dry_run"] and not job.name else job
     paths = tuple(given.get("fetch") or ())
     more = {**(context or {}), **changes(given), "dry": given["dry_run"], "fetch": paths}
     plan = client.plan(job, creates=creates, typed=("arena", *sys.argv[1:]), **more)
+    return carry_out(client, plan, given, attached=attached, followed=creates == "run")
+
+
+def carry_out(client: Client, plan: Plan, given: Mapping[str, Any], *, attached: bool, followed: bool) -> int:
+    """Print a plan where that was asked for, else submit it and see it to its end; the exit code."""
+    from arena.cli.signals import Interrupt, Signals
+    from arena.errors import ArenaError
+
     if given["dry_run"]:
         return _dry_run(client, plan, given)
+    limits, paths = limits_of(given), tuple(given.get("fetch") or ())
     _say_plan(client, plan, given)
     with Signals() as signals:
         handle = None
@@ -339,8 +346,8 @@ def _make(
             with signals.hold() as begin:
                 handle = client.submit(plan, replace=given["replace"], force=given["force"], committed=begin)
                 _say_notes(handle)
-                submitted(handle, given, attached=attached, followed=creates == "run")
-            ended = partial(finish, handle, given, limits, followed=creates == "run")
+                submitted(handle, given, attached=attached, followed=followed)
+            ended = partial(finish, handle, given, limits, followed=followed)
             return (_fetched(handle, paths, ended) if paths else ended()) if attached else 0
         except Interrupt as stop:
             return _interrupted(handle, stop, signals, given) if handle else stop.exit_code
@@ -368,7 +375,7 @@ def limits_of(given: Mapping[str, Any]) -> Limits:
     )
 
 
-def _can_act(given: Mapping[str, Any], *, attached: bool, followed: bool) -> None:
+def can_act(given: Mapping[str, Any], *, attached: bool, followed: bool) -> None:
     """Refuse what would do nothing: what waits where nobody does, and data on a stdout that is the job's."""
     from arena.errors import SpecError
 
@@ -435,18 +442,23 @@ def _served(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _dry_run(client: Client, plan: Plan, given: Mapping[str, Any]) -> int:
-    from arena.cli import output
-
     notes = [*plan.notes, *_unused(plan)]
     if given["dry_run"] == "server":
         place = client.backend(plan.backend)
         plan = place.asked(plan)
         notes += place.notes.lines
-    shown = [one for one in plan.steps if given["show_secrets"] or one["kind"] != "Secret"]
+    return show(plan.steps, notes, given)
+
+
+def show(objects: Sequence[Mapping[str, Any]], notes: Sequence[str], given: Mapping[str, Any]) -> int:
+    """Print the objects of a dry run, without Secrets unless they are asked for."""
+    from arena.cli import output
+
+    shown = [one for one in objects if given["show_secrets"] or one["kind"] != "Secret"]
     output.emit_objects(shown, given["fmt"])
     for note in notes:
         common.say(f"Note: {note}")
-    if len(shown) < len(plan.steps):
+    if len(shown) < len(objects):
         common.say("Note: the Secret with the values that look secret is left out; --show-secrets prints it")
     return 0
 

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from arena.errors import SpecError
 
+HINT = "see --set and --patch, or the site's patch"
 COUNTS = ("replicas", "parallelism")
 Amounts = dict[str, str | int | float]
 
@@ -69,14 +70,16 @@ class _Template(_Shape, frozen=True):
 
 class _Object(_Shape, frozen=True):
     metadata: _Meta
+    spec: dict[str, Any] = {}
 
 
-def check_shape(thing: Mapping[str, Any]) -> None:
-    """Raise SpecError with the first place of a patched object that cannot be as it is."""
+def check_shape(thing: Mapping[str, Any], file: str = "") -> None:
+    """Raise SpecError with the first place of an object (of a file, else a patched one) that cannot be as it is."""
     wrong = next(iter([*_wrong(thing, _Object, ""), *_below(thing, "")]), "")
     if wrong:
         kind = thing.get("kind", "object")
-        raise SpecError(f"a patch spoils the {kind}: {wrong}", hint="see --set and --patch, or the site's patch")
+        what, hint = (f"{file}: the {kind}", "") if file else (f"a patch spoils the {kind}", HINT)
+        raise SpecError(f"{what}: {wrong}", hint=hint)
 
 
 def _below(node: Any, path: str) -> Iterator[str]:

@@ -72,6 +72,7 @@ class Discovery:
         self._file = cache / f"{_key(api)}.json" if cache else None
         self._lock = threading.RLock()
         self._known: _Known | None = None
+        self._remembered = False
 
     def find(self, kind: str, group: str, version: str = "") -> Resource | None:
         """The kind in this version, else in the one the server prefers; None where it is not served."""
@@ -81,6 +82,25 @@ class Discovery:
     def resources(self) -> list[Resource]:
         """All kinds in all versions, in the server's order of preference."""
         return self._current().resources
+
+    def serving(self, api_version: str, kind: str) -> Resource | None:
+        """The kind in this very version; one that is not remembered is asked for, as it may be new."""
+        wanted = (api_version, kind)
+        if found := self._serving(wanted):
+            return found
+        return self._serving(wanted) if self.renew() else None
+
+    def _serving(self, wanted: tuple[str, str]) -> Resource | None:
+        return next((one for one in self.resources() if (one.api_version, one.kind) == wanted), None)
+
+    def renew(self) -> bool:
+        """Whether what was known came from the disk; then it is asked for again."""
+        with self._lock:
+            self._current()
+            remembered, self._remembered = self._remembered, False
+            if remembered:
+                self._known = self._ask()
+            return remembered
 
     @property
     def warnings(self) -> list[str]:
@@ -107,7 +127,9 @@ class Discovery:
     def _current(self) -> _Known:
         with self._lock:
             if self._known is None or not 0 <= time.time() - self._known.at < KEPT:
-                self._known = self._read() or self._ask()
+                read = self._read()
+                self._remembered = read is not None
+                self._known = read or self._ask()
             return self._known
 
     def _ask(self) -> _Known:

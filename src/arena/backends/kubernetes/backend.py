@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import structs
 
@@ -18,7 +18,15 @@ from arena.backends.kubernetes.reading import Found, Reader
 from arena.engines import ENGINES, load
 from arena.engines.base import RUN_LABEL, STOPPED_ANNOTATION, Engine, Kind, Served
 from arena.engines.objects import Pod
-from arena.errors import AlreadyExistsError, ArenaError, BackendError, ForbiddenError, NotFoundError, SpecError
+from arena.errors import (
+    AlreadyExistsError,
+    ArenaError,
+    BackendError,
+    ForbiddenError,
+    NotFoundError,
+    SpecError,
+    UnsupportedError,
+)
 from arena.job import Job
 from arena.kube.errors import RefusedError
 from arena.quantity import format_age, parse_duration
@@ -27,11 +35,14 @@ from arena.status import Seen
 
 if TYPE_CHECKING:
     from arena.backends.kubernetes import copying
+    from arena.backends.kubernetes.sending import Objects
     from arena.backends.kubernetes.submitting import Submission
     from arena.kube.api import Api
     from arena.kube.config import Access
     from arena.kube.discovery import Resource
     from arena.waits import Facts
+
+T = TypeVar("T")
 
 GONE = 120.0  # seconds that a delete waits for the last pod
 HELD = 30.0  # seconds for whoever has a finalizer on the object
@@ -112,17 +123,20 @@ class KubernetesBackend:
         return self.settings.text("user") or known or login_name()
 
     def plan(self, job: Job, context: Context) -> Plan:
-        """What `submit` would send; defaults that spoil it are read again: they may have been put right."""
+        """What `submit` would send; what is remembered of the cluster and spoils it is read again: it may be old."""
         values = self._defaults(context)
         try:
             return self._planned(job, context, values)
-        except ArenaError:
-            if context.dry == "client" or not self._spoil(job, context, values):
+        except ArenaError as error:
+            if context.dry == "client" or not self._is_old(error, job, context, values):
                 raise
-            now = self.read_defaults()
-            if now == values:
-                raise
-        return self._planned(job, context, now)
+        return self._planned(job, context, self._defaults(context))
+
+    def _is_old(self, error: ArenaError, job: Job, context: Context, values: Mapping[str, str]) -> bool:
+        """Whether a job cannot be planned because of what was remembered; now it is known anew."""
+        if isinstance(error, UnsupportedError) and self.api.discovery.renew():
+            return True
+        return self._spoil(job, context, values) and self.read_defaults() != values
 
     def _spoil(self, job: Job, context: Context, values: Mapping[str, str]) -> bool:
         """Whether a job that cannot be planned with these defaults could be without any."""
@@ -131,6 +145,12 @@ class KubernetesBackend:
         except ArenaError:
             return False
         return bool(values)
+
+    def plan_object(self, objects: Objects, context: Context) -> Plan:
+        """The submit of an operator's own object, as it stands in a file."""
+        from arena.backends.kubernetes.sending import plan_of
+
+        return plan_of(objects, context, self.api, self.namespace)
 
     def _planned(self, job: Job, context: Context, values: Mapping[str, str]) -> Plan:
         settings = defaults.layered(self.settings, self.namespace, values)
@@ -176,16 +196,27 @@ class KubernetesBackend:
     def asked(self, plan: Plan) -> Plan:
         """The plan with the job object as the server would make it; nothing is made."""
         from arena.backends.kubernetes.sending import applicable
+
+        thing, plan = self._current(plan, lambda submission: submission.ask())
+        return structs.replace(plan, steps=(*plan.data.helpers, applicable(thing)))
+
+    def _current(
+        self, plan: Plan, act: Callable[[Submission], T], committed: Callable[[], None] = unheard
+    ) -> tuple[T, Plan]:
+        """What comes of a plan, and the plan: made anew, once, where what it was made with is no longer so."""
         from arena.backends.kubernetes.submitting import ChangedError, Submission
 
-        submission = Submission(self.api, plan, self.read_defaults)
+        submission = Submission(self.api, plan, self.read_defaults, committed)
         try:
-            thing = submission.ask()
+            done = act(submission)
         except ChangedError:
-            return self.asked(self.plan(plan.job, plan.context))
+            plan = self.plan(plan.made_of, plan.context)
+            self.notes.add(f"the namespace's defaults have changed: {', '.join(plan.facts)}")
+            submission = Submission(self.api, plan, None, committed)
+            done = act(submission)
         for line in submission.warnings:
             self.notes.add(line)
-        return structs.replace(plan, steps=(*plan.data.helpers, applicable(thing)))
+        return done, plan
 
     def served(self) -> Served:
         """The kinds of ours that this cluster serves."""
@@ -209,29 +240,16 @@ class KubernetesBackend:
         self, plan: Plan, *, replace: bool = False, force: bool = False, committed: Callable[[], None] = unheard
     ) -> Ref:
         """Ask, then make helpers, job and owners. Exactly one of two submits of a name wins."""
-        from arena.backends.kubernetes.submitting import ChangedError, Submission
-
-        submission = Submission(self.api, plan, self.read_defaults, committed)
         try:
-            return self._carried_out(submission)
-        except ChangedError:  # what was remembered of the namespace is no longer so: plan anew, once
-            plan = self.plan(plan.job, plan.context)
-            self.notes.add(f"the namespace's defaults have changed: {', '.join(plan.facts)}")
-            return self.submit(plan, replace=replace, force=force, committed=committed)
+            return self._current(plan, _carry_out, committed)[0]
         except AlreadyExistsError as error:
             seen = self._holder(plan)
             if seen is None:
                 raise
             if not replace or not (seen.state.final or force):
-                raise self._taken(seen) from error
+                raise self._taken(seen, plan) from error
         self.delete(ref_of(seen), force=force)
-        return self._carried_out(submission)
-
-    def _carried_out(self, submission: Submission) -> Ref:
-        ref = submission.carry_out()
-        for line in submission.warnings:
-            self.notes.add(line)
-        return ref
+        return self._current(plan, _carry_out, committed)[0]
 
     def _holder(self, plan: Plan) -> Seen | None:
         try:
@@ -239,18 +257,19 @@ class KubernetesBackend:
         except NotFoundError:
             return None
 
-    def _taken(self, seen: Seen) -> AlreadyExistsError:
+    def _taken(self, seen: Seen, plan: Plan) -> AlreadyExistsError:
+        other = "another --name" if plan.job else "another name in the file"
         who = "you" if seen.user == self.user else seen.user or "somebody"
         age = format_age((datetime.now(UTC) - seen.observed.created).total_seconds())
         if seen.leaving:
             what = f"job {seen.name!r} in namespace {seen.namespace!r} is not gone yet: {seen.leaving}"
-            return AlreadyExistsError(what, hint="wait until it is gone, or another --name")
+            return AlreadyExistsError(what, hint=f"wait until it is gone, or {other}")
         how = "--replace --force" if not seen.state.final else "--replace"
         kind = load(seen.engine).kind
         return AlreadyExistsError(
             f"job {seen.name!r} already exists in namespace {seen.namespace!r}",
             why=f"{kind} {seen.name!r} (run {seen.run_id}) was submitted {age} ago by {who} and is {seen.state.name}",
-            hint=f"arena delete {seen.name}, {how}, or another --name",
+            hint=f"arena delete {seen.name}, {how}, or {other}",
         )
 
     def find(self, name: str, *, gone: bool = False) -> Ref:
@@ -456,6 +475,10 @@ class KubernetesBackend:
             pod for pod in pods if ref.uid in {"", *_owners(pod)} or pod.metadata.labels.get(RUN_LABEL) == ref.run_id
         ]
         return [pod for pod in mine if pod.status.phase in ("Running", "Pending") or pod.metadata.deletion_timestamp]
+
+
+def _carry_out(submission: Submission) -> Ref:
+    return submission.carry_out()
 
 
 def _held(ref: Ref, engine: Engine, holders: Sequence[str]) -> BackendError:

@@ -37,14 +37,20 @@ USUAL = {
 
 
 class Made(Struct, frozen=True, kw_only=True):
-    """What a plan became: the engine and its objects, helpers first, made with these defaults of the namespace."""
+    """What a plan became: the engine and its objects, helpers first.
+
+    `defaults` are those of the namespace that it was made with, None where it was made with none; `hidden` are the
+    variables that a Secret carries; `flags` tells that flags of arena made it, `queued` that a queue lets it begin.
+    """
 
     engine: Engine
-    work: Work
+    namespace: str
     helpers: tuple[Manifest, ...]
     thing: Manifest
-    payloads: Mapping[str, bytes] = {}
-    defaults: Mapping[str, str] = {}
+    defaults: Mapping[str, str] | None = None
+    hidden: tuple[str, ...] = ()
+    flags: bool = True
+    queued: bool = False
 
 
 def make_plan(
@@ -60,16 +66,45 @@ def make_plan(
     job = upstream.configured(check(job), settings.upstream)
     job = job if job.name else structs.replace(job, name=made_up_name(job.command, os.urandom(4)))
     parcel = parcel or Parcel(working_dir=job.working_dir)
-    run_id = f"{shorten(job.name, 58)}-{_letters(job, context)}"
     engine = choose(job, settings, served)
     image, from_ = images.choose(job, settings, parcel.script)
-    work = Work(
+    work = _work(job, context, settings, engine, parcel, user)
+    work = structs.replace(work, namespace=namespace, image=image, served=served)
+    unfetchable = _unfetchable(work)
+    raise_all(
+        list(dict.fromkeys([*_misplaced(work), *companions.problems(work), *engine.problems(work), *unfetchable]))
+    )
+    made = Made(
+        engine=engine,
+        namespace=namespace,
+        helpers=_helpers(work, engine, parcel, context),
+        thing=changed(usual(engine.render(work), settings), context),
+        hidden=work.secret_env,
+        queued=bool(job.queue_name or job.queue),
+    )
+    return Plan(
+        backend="kubernetes",
         job=job,
         name=job.name,
-        namespace=namespace,
+        run_id=work.run_id,
+        context=context,
+        facts=(f"namespace {namespace}", f"engine {engine.name}", f"image {image} ({from_})", *parcel.facts),
+        notes=(*parcel.notes, *companions.notes(work)),
+        steps=(*made.helpers, made.thing),
+        data=made,
+    )
+
+
+def _work(job: Job, context: Context, settings: Settings, engine: Engine, parcel: Parcel, user: str) -> Work:
+    """What is decided of a job before it can be rendered, but for where it goes."""
+    run_id = f"{shorten(job.name, 58)}-{_letters(job, context)}"
+    return Work(
+        job=job,
+        name=job.name,
+        namespace="",
         run_id=run_id,
         roles=tuple(_in_pods(role, parcel.renamed, settings) for role in job.roles("python3")),
-        image=image,
+        image="",
         labels=dict(job.label),
         annotations={**job.annotation, RUN_ANNOTATION: remembered(job, context, user, engine.name)},
         secret=f"{run_id}-env",
@@ -79,34 +114,16 @@ def make_plan(
         keep_failed=job.keep_failed,
         fetch=bool(context.fetch),
         upstream=context.creates == "type" and job.type_name != "job",
-        served=served,
     )
-    unfetchable = _unfetchable(work)
-    raise_all(
-        list(dict.fromkeys([*_misplaced(work), *companions.problems(work), *engine.problems(work), *unfetchable]))
-    )
-    files = companions.read_files(job.config_file, context.cwd, context.environ.get("HOME", ""))
-    made = Made(
-        engine=engine,
-        work=work,
-        helpers=(
-            *_secret(work),
-            *parcel.manifests,
-            *engine.helpers(work),
-            *companions.companions(work, engine.name, files),
-        ),
-        thing=changed(usual(engine.render(work), settings), context),
-    )
-    return Plan(
-        backend="kubernetes",
-        job=job,
-        name=job.name,
-        run_id=run_id,
-        context=context,
-        facts=(f"namespace {namespace}", f"engine {engine.name}", f"image {image} ({from_})", *parcel.facts),
-        notes=(*parcel.notes, *companions.notes(work)),
-        steps=(*made.helpers, made.thing),
-        data=made,
+
+
+def _helpers(work: Work, engine: Engine, parcel: Parcel, context: Context) -> tuple[Manifest, ...]:
+    files = companions.read_files(work.job.config_file, context.cwd, context.environ.get("HOME", ""))
+    return (
+        *_secret(work),
+        *parcel.manifests,
+        *engine.helpers(work),
+        *companions.companions(work, engine.name, files),
     )
 
 

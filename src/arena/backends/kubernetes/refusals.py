@@ -23,6 +23,7 @@ FLAGS = {
     "pods": "--workers",
     "ephemeral-storage": "--set",
 }
+INSECURE = (("host namespaces", "no --host-network"), ("hostPath", "--data instead of --data-dir"))
 NAMED = {
     "PersistentVolumeClaim": ("--data or --output", "claim"),
     "Secret": ("--image-pull-secret", "secret"),
@@ -33,13 +34,14 @@ NAMED = {
 class Place(Struct, frozen=True):
     """Where a submit goes, for whoever reads what was refused: namespace, kind of the job, its operator.
 
-    `hidden` are the variables that a Secret carries.
+    `hidden` are the variables that a Secret carries; without `flags` the object is the caller's own, as a file has it.
     """
 
     namespace: str
     kind: str
     operator: str
     hidden: tuple[str, ...] = ()
+    flags: bool = True
 
 
 class Answers(Struct, frozen=True, kw_only=True):
@@ -117,7 +119,7 @@ def _quota(said: str, place: Place) -> ArenaError | None:
         dict(pair.split("=", 1) for pair in part.split(",") if "=" in pair) for part in match.groups()[1:]
     )
     what = "; ".join(f"{name}: {asked[name]} asked, {used.get(name, 0)} used of {hard.get(name)}" for name in asked)
-    flags = " ".join(dict.fromkeys(filter(None, map(flag_of, asked))))
+    flags = " ".join(_ways(asked, place))
     later = all(fitting.amount(asked[name]) <= fitting.amount(hard.get(name, 0)) for name in asked)
     ways = [f"lower {flags}"] if flags else []
     return ForbiddenError(
@@ -132,7 +134,7 @@ def _quota_needs(said: str, place: Place) -> ArenaError | None:
     if match is None:
         return None
     names = [part.partition(" ")[0].rstrip(":") for part in match[2].split(",")]
-    flags = " and ".join(dict.fromkeys(filter(None, map(flag_of, names))))
+    flags = " and ".join(_ways(names, place))
     what = f"quota {match[1]!r} of namespace {place.namespace!r} needs {' and '.join(names)} to be told"
     return ForbiddenError(what, why=said, hint=f"add {flags}" if flags else "")
 
@@ -145,7 +147,7 @@ def _limits(said: str, place: Place) -> ArenaError | None:
     )
     if not found:
         return None
-    flags = " ".join(dict.fromkeys(filter(None, (flag_of(one or other) for _, one, other in found))))
+    flags = " ".join(_ways([one or other for _, one, other in found], place))
     what = "; ".join(text for text, *_ in found)
     hint = f"change {flags}" if flags else ""
     return ForbiddenError(f"the limits of namespace {place.namespace!r} do not allow it: {what}", why=said, hint=hint)
@@ -157,8 +159,10 @@ def _security(said: str, place: Place) -> ArenaError | None:
         return None
     fields = re.findall(r"(\S+(?: volumes)?)(?: [!=]= \S+)? \(", match[2])
     hint = "a patch that sets the securityContext (--patch FILE)"
-    for word, flag in (("hostPath", "--data instead of --data-dir"), ("host namespaces", "no --host-network")):
-        hint = flag if word in match[2] else hint
+    if not place.flags:
+        hint = "set them in the file"
+    elif flag := next((flag for word, flag in INSECURE if word in match[2]), ""):
+        hint = flag
     what = f"namespace {place.namespace!r} takes {match[1]} pods only: {', '.join(dict.fromkeys(fields)) or match[2]}"
     return ForbiddenError(what, why=match[2], hint=hint)
 
@@ -181,9 +185,10 @@ def _webhook_against(said: str, _: Place) -> ArenaError | None:
     return SpecError(f"{match[1]} is against it: {match[2] or 'it gives no reason'}") if match else None
 
 
-def _priority(said: str, _: Place) -> ArenaError | None:
+def _priority(said: str, place: Place) -> ArenaError | None:
     match = re.search(r"no PriorityClass with name (\S+) was found", said)
-    return NotFoundError(f"--priority: there is no PriorityClass {match[1]!r}", why=said) if match else None
+    what = f"there is no PriorityClass {match[1]!r}" if match else ""
+    return NotFoundError(f"--priority: {what}" if place.flags else what, why=said) if match else None
 
 
 def _account(said: str, place: Place) -> ArenaError | None:
@@ -210,12 +215,13 @@ def _unknown_field(said: str, place: Place) -> ArenaError | None:
     if not fields:
         return None
     what = f"{place.kind} has no field {', '.join(dict.fromkeys(fields))}"
-    return SpecError(what, why=said, hint="see --set and --patch, or the site's patch")
+    return SpecError(what, why=said, hint="see --set and --patch, or the site's patch" if place.flags else "")
 
 
 def _name(said: str, place: Place) -> ArenaError | None:
     match = re.search(r"metadata\.(?:generateN|n)ame: Invalid value: (\"[^\"]*\"|\S+): (.*)", said)
-    return SpecError(f"--name: {match[1]} is no name for a {place.kind}: {match[2]}") if match else None
+    what = f"{match[1]} is no name for a {place.kind}: {match[2]}" if match else ""
+    return SpecError(f"--name: {what}" if place.flags else what) if match else None
 
 
 RULES: tuple[Callable[[str, Place], ArenaError | None], ...] = (
@@ -253,7 +259,7 @@ def _without_head(said: str) -> str:
 def _missing(kind: str, name: str, place: Place) -> ArenaError:
     flag, word = NAMED.get(kind, ("", kind))
     what = f"there is no {word} {name!r} in namespace {place.namespace!r}"
-    return NotFoundError(f"{flag}: {what}" if flag else what, why="the pods would wait for it for ever")
+    return NotFoundError(f"{flag}: {what}" if flag and place.flags else what, why="the pods would wait for it for ever")
 
 
 def _over_quota(answers: Answers, place: Place) -> ArenaError | None:
@@ -263,7 +269,7 @@ def _over_quota(answers: Answers, place: Place) -> ArenaError | None:
     if not found:
         return None
     what = "; ".join(_excess(one) for one in found)
-    flags = " or ".join(dict.fromkeys(["--workers", *filter(None, (flag_of(one.name) for one in found))]))
+    flags = " or ".join(_ways(["pods", *(one.name for one in found)], place))
     wait = ", or wait until others have ended" if all(one.asked <= one.hard for one in found) else ""
     return ForbiddenError(
         f"quota {found[0].quota!r} of namespace {place.namespace!r} does not allow it: {what}",
@@ -281,11 +287,23 @@ def _excess(one: fitting.Excess) -> str:
     return f"{one.name}: {asked} asked, {used} used of {hard}"
 
 
+def _ways(resources: Iterable[str], place: Place) -> list[str]:
+    """What changes how much of these is asked for, each once: flags, or the words to look for in the file."""
+    ways = [flag_of(one) if place.flags else _word(one) for one in resources]
+    return list(dict.fromkeys(filter(None, ways)))
+
+
 def flag_of(resource: str) -> str:
     """The flag that says how much of it is asked for.
 
     >>> flag_of("requests.nvidia.com/gpu"), flag_of("limits.cpu"), flag_of("count/jobs.batch")
     ('--gpus', '--cpu', '')
     """
+    name = _word(resource)
+    return FLAGS.get(name) or ("--device" if "/" in name else "")
+
+
+def _word(resource: str) -> str:
+    """A resource as a container asks for it: `cpu` of `requests.cpu`; nothing for a number of objects."""
     name = re.sub(r"^(?:requests|limits)\.|^count/(?=pods)", "", resource)
-    return FLAGS.get(name) or ("--device" if "/" in name and not name.startswith("count/") else "")
+    return "" if name.startswith("count/") else name

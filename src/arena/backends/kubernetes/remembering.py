@@ -71,7 +71,7 @@ class RememberingBackend(KubernetesBackend):
         with self._writing():
             if self.records.get(ref.run_id) is None:
                 self.records.open(self._place_of(ref), _new(plan, ref, self.user), plan)
-                if plan.context.again or (travel.brings_code(plan.job, plan.context) and not plan.job.sync_mode):
+                if plan.context.again or _brings_code(plan):
                     threading.Thread(target=self._keep_code, args=(ref.run_id, plan.context), name="arena-code").start()
             self.records.tidy()
         return ref
@@ -82,6 +82,10 @@ class RememberingBackend(KubernetesBackend):
     def _keep_code(self, run_id: str, context: Context) -> None:
         with self._writing():
             self.records.keep_code(run_id, context)
+
+    def _holder(self, plan: Plan) -> Seen | None:
+        seen = super()._holder(plan)
+        return self._remember(seen) if seen else None
 
     # --- look ------------------------------------------------------------------------------------------------
 
@@ -170,8 +174,9 @@ class RememberingBackend(KubernetesBackend):
                 return seen
             if glance := record.glance():
                 seen = _with(seen, glance)
-            if seen.job is None:  # too long for the object
-                seen = structs.replace(seen, job=record.seen().job)
+            if seen.job is None or not seen.user:  # too long for the object, or an object that others rendered
+                past = record.seen()
+                seen = structs.replace(seen, job=seen.job or past.job, user=seen.user or past.user)
             record.note(seen)
         except (OSError, BackendError) as error:
             self._warn(unwritable(error, self.records.state))
@@ -360,6 +365,11 @@ def _explain(record: Record) -> None:
         tails = {failure.name: [line.text for line in read_kept(record, seen.observed, query)]}
     if found := why.explain(seen.observed, seen.state, tails, name=seen.name):
         record.explain(found.cause or "", why.one_line(found))
+
+
+def _brings_code(plan: Plan) -> bool:
+    job = plan.job
+    return bool(job and travel.brings_code(job, plan.context) and not job.sync_mode)
 
 
 def _new(plan: Plan, ref: Ref, user: str) -> Seen:

@@ -1,4 +1,4 @@
-"""An operator's own object, sent as it stands in a file: nothing is rendered, nothing is added but the namespace."""
+"""An operator's own object, planned as it stands in a file: nothing is rendered, nothing is added but the namespace."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from arena import engines
-from arena.backends.base import Ref
-from arena.backends.kubernetes.submitting import raise_first
+from arena.backends.base import Context, Plan
+from arena.backends.kubernetes.planning import Made
+from arena.engines import pods, shapes
 from arena.engines.base import RUN_LABEL, Engine, Manifest
-from arena.errors import SpecError, UnsupportedError
-from arena.kube.api import together
-from arena.kube.errors import UnknownOutcomeError
+from arena.errors import SpecError
 
 if TYPE_CHECKING:
     from arena.kube.api import Api
@@ -25,6 +24,7 @@ class Objects(Struct, frozen=True):
     engine: Engine
     thing: Manifest
     helpers: tuple[Manifest, ...] = ()
+    file: str = ""
 
     @property
     def all(self) -> tuple[Manifest, ...]:
@@ -45,7 +45,7 @@ def objects_of(documents: Sequence[Any], file: str) -> Objects:
         what = f"{file}: {len(jobs)} jobs in one file" if jobs else f"{file} holds no job that arena knows"
         raise SpecError(what, why=f"it holds {found}", hint=f"kubectl apply -f {file}, or one job to a file")
     (thing,) = jobs
-    return Objects(known[key_of(thing)], thing, tuple(one for one in documents if one is not thing))
+    return Objects(known[key_of(thing)], thing, tuple(one for one in documents if one is not thing), file)
 
 
 def _items(document: Any) -> Sequence[Any]:
@@ -66,57 +66,48 @@ def key_of(manifest: Mapping[str, Any]) -> tuple[str, str]:
     return str(manifest["kind"]), version.rpartition("/")[0]
 
 
-class Sending:
-    """One file on its way to the server; what it has made is removed again when its job is refused."""
+def plan_of(objects: Objects, context: Context, api: Api, namespace: str) -> Plan:
+    """The submit of an operator's own object: nothing is added to it, and its own helpers are owned by nobody."""
+    thing, *helpers = (_placed(one, api, namespace) for one in (objects.thing, *objects.helpers))
+    shapes.check_shape(thing, objects.file)
+    labels = thing["metadata"].get("labels") or {}
+    queued = pods.KUEUE in labels or bool(thing.get("spec", {}).get("suspend"))
+    made = Made(
+        engine=objects.engine,
+        namespace=namespace,
+        helpers=tuple(helpers),
+        thing=thing,
+        flags=False,
+        queued=queued,
+    )
+    return Plan(
+        backend="kubernetes",
+        name=str(thing["metadata"].get("name") or thing["metadata"].get("generateName") or ""),
+        run_id=labels.get(RUN_LABEL, ""),
+        context=context,
+        facts=(f"namespace {namespace}", f"engine {objects.engine.name}", f"{thing['kind']} of {objects.file}"),
+        steps=(*helpers, thing),
+        data=made,
+    )
 
-    def __init__(self, api: Api, objects: Objects, namespace: str) -> None:
-        self.api = api
-        self.objects = objects
-        self.namespace = namespace
-        self.created: list[str] = []
 
-    def ask(self) -> tuple[Manifest, ...]:
-        """The objects as the server would make them; nothing is made."""
-        answers = together([lambda one=one: self._create(one, dry_run=True) for one in self.objects.all])  # type: ignore[misc]
-        raise_first(answers)
-        return tuple(map(applicable, answers))  # type: ignore[arg-type]
+def _placed(manifest: Manifest, api: Api, namespace: str) -> Manifest:
+    """An object in the namespace of the command, without what it leaves empty; of what has no namespace as it is."""
+    named = str(manifest["metadata"].get("namespace") or namespace)
+    if named != namespace:
+        raise SpecError(f"the object is for namespace {named!r}, the command for {namespace!r}", hint=f"-n {named}")
+    resource = api.discovery.serving(str(manifest["apiVersion"]), str(manifest["kind"]))
+    filled: Manifest = _filled(manifest)
+    if resource is None or resource.namespaced:
+        filled["metadata"] = {**filled["metadata"], "namespace": namespace}
+    return filled
 
-    def carry_out(self) -> Ref:
-        """Ask, make the helpers in their order, make the job."""
-        self.ask()
-        try:
-            for helper in self.objects.helpers:
-                made = self._create(helper)
-                self.created.append(f"{self._path(helper)}/{made['metadata']['name']}")
-            thing = self._create(self.objects.thing)
-        except UnknownOutcomeError:  # the job may be there: what it may need is not taken from it
-            raise
-        except BaseException:
-            together([lambda path=path: self.api.delete(path) for path in self.created])  # type: ignore[misc]
-            raise
-        metadata = thing["metadata"]
-        run_id = (metadata.get("labels") or {}).get(RUN_LABEL) or metadata["uid"]
-        engine = self.objects.engine.name
-        return Ref(name=metadata["name"], run_id=run_id, namespace=self.namespace, kind=engine, uid=metadata["uid"])
 
-    def _create(self, manifest: Manifest, *, dry_run: bool = False) -> Manifest:
-        body = {**manifest, "metadata": {**manifest["metadata"], "namespace": self._namespace(manifest)}}
-        return self.api.create(self._path(manifest), body, dry_run=dry_run)
-
-    def _namespace(self, manifest: Manifest) -> str:
-        named = str(manifest["metadata"].get("namespace") or self.namespace)
-        if named != self.namespace:
-            raise SpecError(
-                f"the object is for namespace {named!r}, the command for {self.namespace!r}", hint=f"-n {named}"
-            )
-        return named
-
-    def _path(self, manifest: Manifest) -> str:
-        version, kind = manifest["apiVersion"], manifest["kind"]
-        for resource in self.api.discovery.resources():
-            if (resource.api_version, resource.kind) == (version, kind):
-                return resource.path(self.namespace)
-        raise UnsupportedError(f"this cluster serves no {kind} of {version}", hint="arena doctor")
+def _filled(node: Any) -> Any:
+    """What a file says, without its nulls: they mean that nothing is said."""
+    if isinstance(node, Mapping):
+        return {key: _filled(value) for key, value in node.items() if value is not None}
+    return [_filled(one) for one in node] if isinstance(node, list) else node
 
 
 def applicable(thing: Manifest) -> Manifest:

@@ -18,20 +18,21 @@ from arena.backends.kubernetes.refusals import Answers, Place
 from arena.backends.kubernetes.stored import Store, is_code
 from arena.engines.base import MANAGED_BY, RUN_LABEL, Manifest
 from arena.engines.patching import apply_patch
-from arena.errors import AlreadyExistsError, ArenaError, BackendError, NotFoundError
+from arena.errors import AlreadyExistsError, ArenaError, BackendError, NotFoundError, UnsupportedError
 from arena.kube.api import Meta, together
-from arena.kube.errors import UnknownOutcomeError
+from arena.kube.errors import ConflictError, UnknownOutcomeError
 
 if TYPE_CHECKING:
     from arena.kube.api import Api
 
-PATHS = {
-    "ConfigMap": "/api/v1/namespaces/{}/configmaps",
-    "Secret": "/api/v1/namespaces/{}/secrets",
-    "Service": "/api/v1/namespaces/{}/services",
-    "Pod": "/api/v1/namespaces/{}/pods",
-    "PersistentVolumeClaim": "/api/v1/namespaces/{}/persistentvolumeclaims",
-    "Deployment": "/apis/apps/v1/namespaces/{}/deployments",
+# What every cluster serves, so that nobody has to ask where it is.
+BUILT_IN = {
+    ("v1", "ConfigMap"): "/api/v1/namespaces/{}/configmaps",
+    ("v1", "Secret"): "/api/v1/namespaces/{}/secrets",
+    ("v1", "Service"): "/api/v1/namespaces/{}/services",
+    ("v1", "Pod"): "/api/v1/namespaces/{}/pods",
+    ("v1", "PersistentVolumeClaim"): "/api/v1/namespaces/{}/persistentvolumeclaims",
+    ("apps/v1", "Deployment"): "/apis/apps/v1/namespaces/{}/deployments",
 }
 
 
@@ -56,8 +57,9 @@ class Submission:
         made = plan.data
         assert isinstance(made, Made)
         self.made = made
-        self.namespace = made.work.namespace
+        self.namespace = made.namespace
         self.created: list[str] = []
+        self.owned: list[str] = []
         self.taken: set[str] = set()
         self.shared: dict[str, Manifest] = {}
         self.unowned: list[Manifest] = []
@@ -73,15 +75,18 @@ class Submission:
             self.committed()
             thing = self._make_job()
         except BaseException as error:
-            if not self.unsure or isinstance(error, AlreadyExistsError):
-                self.undo()
+            left = [] if self.unsure and not isinstance(error, AlreadyExistsError) else self.undo()
             if isinstance(error, ArenaError):
-                raise refusals.told(error, self.place) from error.__cause__
+                raise _with_left(refusals.told(error, self.place), left) from error.__cause__
             raise
         self.give(thing)
-        uid = thing["metadata"]["uid"]
+        metadata = thing["metadata"]
         return Ref(
-            name=self.plan.name, run_id=self.plan.run_id, namespace=self.namespace, kind=self.made.engine.name, uid=uid
+            name=metadata["name"],
+            run_id=self.plan.run_id or metadata["uid"],
+            namespace=self.namespace,
+            kind=self.made.engine.name,
+            uid=metadata["uid"],
         )
 
     def _make_job(self) -> Manifest:
@@ -91,6 +96,8 @@ class Submission:
             return self.api.create(path, self.made.thing)
         except UnknownOutcomeError:
             self.unsure = True  # what a job may need is not undone
+            if not self.plan.run_id:  # nothing tells this job from another of its name
+                raise
         try:
             made = self.api.create(path, self.made.thing)
         except (AlreadyExistsError, UnknownOutcomeError):
@@ -111,15 +118,14 @@ class Submission:
 
     def ask(self) -> Manifest:
         """The job as the server would make it, once it has said yes to one pod of each role too; nothing is written."""
-        pods, named = list(pods_of(self.made)), sorted(named_by(self.made.thing, self.made.helpers))
-        calls: list[Callable[[], Any]] = [
-            lambda: self.api.create(self.path_of(self.made.thing), self.made.thing, dry_run=True)
-        ]
-        calls += [*(self._dry_pod(pod) for pod in pods), *(self._read(kind, name) for kind, name in named)]
-        calls += [self._quotas, self._nodes, self.store.read, self._same_defaults]
+        pods = list(pods_of(self.made.thing, self.plan.name, self.namespace))
+        named = sorted(named_by(self.made.thing, self.made.helpers))
+        calls: list[Callable[[], Any]] = [self._dry(self.made.thing), *map(self._dry, pods)]
+        calls += [self._read(kind, name) for kind, name in named]
+        calls += [self._quotas, self._nodes, self.store.read, self._same_defaults, self._helpers]
         answered: list[Any] = together(calls)
         thing, *others = answered
-        *others, quotas, nodes, stored, same = others
+        *others, quotas, nodes, stored, same, helpers = others
         raise_first([same])
         answers = Answers(
             thing=thing,
@@ -127,9 +133,9 @@ class Submission:
             counts=[count for _, count in counted(self.made.thing)],
             named=list(zip(named, others[len(pods) :], strict=True)),
             quotas=quotas,
-            queued=bool(self.made.work.job.queue_name or self.made.work.job.queue),
+            queued=self.made.queued,
         )
-        raise_first([refusals.refusal(answers, self.place), stored])
+        raise_first([refusals.refusal(answers, self.place), stored, helpers])
         self.warnings = [] if isinstance(nodes, ArenaError) else list(misfits(refusals.asked_of(answers), nodes))
         made: Manifest = thing
         return made
@@ -138,7 +144,7 @@ class Submission:
     def place(self) -> Place:
         """Where it goes, for those who read a refusal."""
         engine = self.made.engine
-        return Place(self.namespace, engine.kind, engine.operator, self.made.work.secret_env)
+        return Place(self.namespace, engine.kind, engine.operator, self.made.hidden, self.made.flags)
 
     def _quotas(self) -> list[Quota]:
         return self.api.list(f"/api/v1/namespaces/{self.namespace}/resourcequotas", Quota).items
@@ -151,20 +157,27 @@ class Submission:
         return self.api.list("/api/v1/nodes", Node).items
 
     def _same_defaults(self) -> None:
-        if self.defaults and self.defaults() != self.made.defaults:
+        if self.defaults and self.made.defaults is not None and self.defaults() != self.made.defaults:
             raise ChangedError("the namespace's defaults have changed")
 
-    def _dry_pod(self, pod: Manifest) -> Callable[[], Any]:
-        return lambda: self.api.create(self.path_of(pod), pod, dry_run=True)
+    def _helpers(self) -> None:
+        """Ask for the helpers that are not arena's; one that is there already is looked at when it is to be made."""
+        for helper in self.made.helpers:
+            if not is_ours(helper):
+                with suppress(AlreadyExistsError):
+                    self._dry(helper)()
+
+    def _dry(self, manifest: Manifest) -> Callable[[], Any]:
+        return lambda: self.api.create(self.path_of(manifest), manifest, dry_run=True)
 
     def _read(self, kind: str, name: str) -> Callable[[], Any]:
-        return lambda: self.api.get(f"{PATHS[kind].format(self.namespace)}/{name}")
+        return lambda: self.api.get(f"{self.path('v1', kind)}/{name}")
 
     def make_helpers(self) -> None:
         """The helpers, side by side; those that are there already from a submit that was killed are taken over."""
         going = self.store.room_for(self.made.helpers, datetime.now(UTC))
         calls: list[Callable[[], Any]] = [partial(self.store.remove, one) for one in going]
-        calls += [self._share(one) if is_code(one) else self._make(one) for one in self.made.helpers]
+        calls += [self._share(one) if is_code(one) else partial(self._make, one) for one in self.made.helpers]
         raise_first(together(calls))
 
     def _share(self, helper: Manifest) -> Callable[[], None]:
@@ -179,31 +192,35 @@ class Submission:
 
         return share
 
-    def _make(self, helper: Manifest) -> Callable[[], None]:
-        path, name = self.path_of(helper), helper["metadata"]["name"]
+    def _make(self, helper: Manifest) -> None:
+        path = f"{self.path_of(helper)}/{helper['metadata']['name']}"
+        try:
+            self.api.create(self.path_of(helper), helper)
+        except AlreadyExistsError:
+            if not self._take_over(path, helper):
+                return
+            self.taken.add(path)
+        self.created.append(path)
+        if is_ours(helper):
+            self.owned.append(path)
 
-        def make() -> None:
-            try:
-                self.api.create(path, helper)
-            except AlreadyExistsError:
-                self._take_over(f"{path}/{name}", helper)
-                self.taken.add(f"{path}/{name}")
-            self.created.append(f"{path}/{name}")
-
-        return make
-
-    def _take_over(self, path: str, helper: Manifest) -> None:
+    def _take_over(self, path: str, helper: Manifest) -> bool:
+        """Whether what is there is this job's now: an own helper is, another's is used where it is as it should be."""
         there = self.api.get(path)
-        labels = there["metadata"].get("labels") or {}
-        if labels.get(MANAGED_BY) != "arena":
-            kind, name = helper["kind"], helper["metadata"]["name"]
-            raise AlreadyExistsError(f"{kind} {name!r} exists and is not arena's", hint="another --name")
-        self.api.patch(path, {"metadata": {"labels": helper["metadata"]["labels"]}})
+        if is_ours(helper) and is_ours(there):
+            self.api.patch(path, {"metadata": {"labels": helper["metadata"]["labels"]}})
+            return True
+        what = f"{helper['kind']} {helper['metadata']['name']!r} exists"
+        if is_ours(helper):
+            raise AlreadyExistsError(f"{what} and is not arena's", hint="another --name")
+        if differing := next(differences(helper, there), ""):
+            raise AlreadyExistsError(f"{what} and has another {differing}", hint="kubectl apply -f, or another name")
+        return False
 
     def give(self, thing: Mapping[str, Any]) -> None:
         """Make the job the owner of its helpers: whoever deletes it deletes them."""
         patch = {"metadata": {"ownerReferences": [owner_of(thing)]}}
-        own = [self._give(path, patch) for path in self.created]
+        own = [self._give(path, patch) for path in self.owned]
         answers = together(own + [self._join(path, patch) for path in self.shared])
         refused = [answer.what for answer in answers if isinstance(answer, ArenaError)]
         self.warnings += [f"not all it needs goes when it is deleted: {refused[0]}"] if refused else []
@@ -223,31 +240,61 @@ class Submission:
 
         return join
 
-    def undo(self) -> None:
-        """Remove the helpers that were made for a job that is not."""
+    def undo(self) -> list[str]:
+        """Remove the helpers that were made for a job that is not; what could not be removed, and why."""
         calls: list[Callable[[], Any]] = [partial(self.store.remove, convert(one, Meta)) for one in self.unowned]
-        together(calls + [self._remove(path) for path in self.created if path not in self.taken])
+        answers = together(calls + [self._remove(path) for path in self.created if path not in self.taken])
+        return [error.what for error in answers if isinstance(error, ArenaError)]
 
     def _remove(self, path: str) -> Callable[[], None]:
-        """Remove a helper, unless another submit of that name has taken it over."""
+        """Remove a helper, unless it is gone or another submit of that name has taken it over."""
 
         def remove() -> None:
-            there = self.api.get(path)["metadata"]
-            if (there.get("labels") or {}).get(RUN_LABEL) == self.plan.run_id:
-                self.api.delete(path, uid=there["uid"], version=there["resourceVersion"])
+            with suppress(NotFoundError, ConflictError):
+                there = self.api.get(path)["metadata"]
+                if (there.get("labels") or {}).get(RUN_LABEL, self.plan.run_id) == self.plan.run_id:
+                    self.api.delete(path, uid=there["uid"], version=there["resourceVersion"])
 
         return remove
 
     def path_of(self, manifest: Manifest) -> str:
         """Where objects of this kind are made."""
-        kind = manifest["kind"]
-        if kind in PATHS:
-            return PATHS[kind].format(self.namespace)
+        return self.path(manifest["apiVersion"], manifest["kind"])
+
+    def path(self, version: str, kind: str) -> str:
+        """Where objects of this kind are made; UnsupportedError where it is not served."""
+        if known := BUILT_IN.get((version, kind)):
+            return known.format(self.namespace)
+        if resource := self.api.discovery.serving(version, kind):
+            return resource.path(self.namespace)
         engine = self.made.engine
-        resource = self.api.discovery.find(engine.kind, engine.group, engine.version)
-        if resource is None:
-            raise BackendError(f"this cluster serves no {engine.kind}", why=f"{engine.operator} is not installed")
-        return resource.path(self.namespace)
+        missing = f"{engine.operator} is not installed" if kind == engine.kind else ""
+        raise UnsupportedError(f"this cluster serves no {kind} of {version}", why=missing, hint="arena doctor")
+
+
+def is_ours(manifest: Mapping[str, Any]) -> bool:
+    """Whether arena made an object, or rendered it."""
+    return bool((manifest["metadata"].get("labels") or {}).get(MANAGED_BY) == "arena")
+
+
+def differences(wanted: Any, there: Any, path: str = "") -> Iterator[str]:
+    """The paths at which an object is not as a file has it; what else it has does not count.
+
+    >>> list(differences({"data": {"a": "1"}}, {"data": {"a": "2", "b": "3"}}))
+    ['data.a']
+    """
+    if isinstance(wanted, Mapping) and isinstance(there, Mapping):
+        for key, value in wanted.items():
+            yield from differences(value, there.get(key), f"{path}.{key}".lstrip("."))
+    elif wanted != there:
+        yield path
+
+
+def _with_left(error: ArenaError, left: Sequence[str]) -> ArenaError:
+    """The error, and what its submit could not take back."""
+    if left:
+        error.hint = "; ".join(filter(None, [error.hint, f"what was made for it was not removed: {left[0]}"]))
+    return error
 
 
 def owner_of(thing: Mapping[str, Any]) -> Manifest:
@@ -261,11 +308,10 @@ def owner_of(thing: Mapping[str, Any]) -> Manifest:
     }
 
 
-def pods_of(made: Made) -> Iterator[Manifest]:
+def pods_of(thing: Manifest, name: str, namespace: str) -> Iterator[Manifest]:
     """One pod of each template in the job object: quota, limits, security and webhooks answer to it."""
-    for number, template in enumerate(templates(made.thing)):
-        metadata = {**template.get("metadata", {}), "name": f"{made.work.run_id}-ask-{number}"[:253]}
-        metadata["namespace"] = made.work.namespace
+    for number, template in enumerate(templates(thing)):
+        metadata = {**template.get("metadata", {}), "name": f"{name}-ask-{number}"[:253], "namespace": namespace}
         yield {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
 
 

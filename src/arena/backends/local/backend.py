@@ -93,7 +93,7 @@ class LocalBackend:
                 self.maker.fill(run, plan)
                 self._claim(plan)
                 final = run.publish(self.state.run(plan.run_id))
-                launch.start(final, lock, {**self.env, **secrets.split(plan.job.env)[1]})
+                launch.start(final, lock, {**self.env, **secrets.split(plan.made_of.env)[1]})
             except BaseException as error:
                 if isinstance(error, Exception) or run.path.is_dir():
                     self._undo(plan)

@@ -91,16 +91,16 @@ class Maker:
         store = self.state.path / "blobs"
         if plan.context.again:
             recorded.lay_again(self.state.run(plan.context.again), run, store)
-        elif plan.job.snapshot:
+        elif plan.made_of.snapshot:
             recorded.freeze(Path(plan.context.code), run, store, self.settings.size("record.code_max"))
-        if plan.job.working_dir:
+        if plan.made_of.working_dir:
             recorded.keep_base(run, plan.data)
         run.write("job.json", self._made(plan))
 
     def _made(self, plan: Plan) -> state.Made:
-        plain, secret = secrets.split(plan.job.env)
-        kind = type(plan.job)
-        values = msgspec.to_builtins(replace(plan.job, env=plain))
+        plain, secret = secrets.split(plan.made_of.env)
+        kind = type(plan.made_of)
+        values = msgspec.to_builtins(replace(plan.made_of, env=plain))
         environ = state.storable(plan.context.environ or self.env)
         return state.Made(
             run_id=plan.run_id,
@@ -129,7 +129,7 @@ class Maker:
         )
 
     def _code_folder(self, plan: Plan) -> str:
-        copied = plan.context.again or plan.job.snapshot
+        copied = plan.context.again or plan.made_of.snapshot
         return str(self.state.run(plan.run_id).path / recorded.FOLDER) if copied else plan.context.code
 
     def _lease_dir(self) -> str:
