@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 
 from msgspec import Struct, field
 
+from arena import runtimes
 from arena.status import Observed, Replica, State
 from arena.why import Why
 
@@ -296,7 +297,8 @@ def _raw(look: Look) -> Why | None:
     found = [one for one in look.events() if one.name in own]
     if not found:
         return None
-    return Why(cause=None, text=f"{found[0].reason}: {found[0].message}", evidence=_events(found[:SHOWN]), next="")
+    said = runtimes.plain(found[0].message) if found[0].reason == "Failed" else found[0].message
+    return Why(cause=None, text=f"{found[0].reason}: {said}", evidence=_events(found[:SHOWN]), next="")
 
 
 RULES: tuple[Rule, ...] = (

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
 
-from arena import status
+from arena import runtimes, status
 from arena.quantity import format_bytes
 from arena.status import Observed, Replica, State, last_failure
 
@@ -59,6 +59,7 @@ CAUSES: Mapping[str, tuple[str, ...]] = {
     **ON_CLUSTERS,
 }
 
+AGAIN = ("CrashLoopBackOff", "RunContainerError")  # why a container that has failed waits
 DISAGREE = timedelta(seconds=30)  # after the last end, before an operator that says Running is doubted
 TAIL = 100  # log lines the rules want to see; torchrun's closing report alone has 45
 SHOWN = 5
@@ -203,7 +204,7 @@ def _about_peer(replica: Replica, tail: Sequence[str]) -> bool:
 
 def _failing_again(observed: Observed, state: State, tails: Mapping[str, Sequence[str]], name: str) -> Why | None:
     """Why a job that goes on has replicas that fail and are started again and again."""
-    again = [replica for replica in observed.replicas if replica.reason == "CrashLoopBackOff" and replica.restarts]
+    again = [replica for replica in observed.replicas if replica.reason in AGAIN and replica.restarts]
     if state.final or not again or not any(replica.failed for replica in observed.earlier):
         return None
     failed = _failed(structs.replace(observed, word="Failed", reason=""), tails, name, "")
@@ -351,7 +352,7 @@ _NO_PROGRAM = r"(?i).*?([^:\s][^:]*): (?:permission denied|cannot execute.*|exec
 def _not_started(case: Case, pattern: str) -> str:
     """What could not start: the keeper's own message, or the shell's last line."""
     if case.replica.reason == "StartError":
-        return case.replica.message or "it could not be started"
+        return runtimes.plain(case.replica.message) or "it could not be started"
     found = [line for line in case.tail[-SHOWN:] if re.fullmatch(pattern, line)]
     return found[-1].strip() if found else ""
 

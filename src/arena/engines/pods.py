@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
+from arena import runtimes
 from arena.cluster import parse_device
 from arena.engines import placing, results, upstream, volumes
 from arena.engines.base import MANAGED_BY, NAME_LABEL, RUN_LABEL, Manifest, Work
@@ -386,7 +387,8 @@ def waiting(pod: Pod, status: ContainerStatus | None) -> tuple[str, str]:
         if init.state.waiting and init.state.waiting.reason != "PodInitializing":
             return init.state.waiting.reason, init.state.waiting.message
     if status and status.state.waiting:
-        return status.state.waiting.reason, status.state.waiting.message
+        reason, message = status.state.waiting.reason, status.state.waiting.message
+        return reason, runtimes.plain(message) if reason == "RunContainerError" else message
     return "", ""
 
 
