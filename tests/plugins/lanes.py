@@ -1,0 +1,32 @@
+"""Which tests run side by side where pytest has several workers (`-n 2 --dist loadgroup`).
+
+Tests that need no cluster keep this machine busy and measure it, so they run one after another, in one lane; those on a
+test bed mostly wait for its pods, and each may run on whichever worker is free, on that worker's own test bed.
+"""
+
+import pytest
+
+MACHINE = "machine"
+ON_A_BED = ("cluster", "kubelet")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give each test its lane."""
+    for item in items:
+        if lane := lane_of(item):
+            item.add_marker(pytest.mark.xdist_group(lane))
+
+
+def lane_of(item: pytest.Item) -> str:
+    """The lane of a test; empty where any worker may take it."""
+    if not any(item.get_closest_marker(name) for name in ON_A_BED):
+        return MACHINE
+    return item.nodeid.partition("::")[0] if _shares(item) else ""
+
+
+def _shares(item: pytest.Item) -> bool:
+    """Whether its module has made something for all its tests."""
+    found = getattr(item, "_fixtureinfo", None)
+    fixtures = found.name2fixturedefs.values() if found else ()
+    return any(fixture.scope == "module" for several in fixtures for fixture in several)
