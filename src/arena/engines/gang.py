@@ -194,10 +194,12 @@ def _replicas(key: Key, spot: Spot | None, pods: Sequence[Pod], container: str) 
     """All attempts of one replica, the last one as it is now; attempts go on counting when a pod is replaced."""
     role, index = (spot.role, spot.index) if spot else key
     found: list[Replica] = []
+    before = 0
     for pod in pods:
-        before = found[-1].attempt if found else 0
+        found = [one for one in found if one.attempt <= before]  # not the start that an older pod still waited for
         for replica in reading.replicas(pod, role, index, spot.rank if spot else None, container):
             found.append(replace(replica, attempt=replica.attempt + before))
+        before += found[-1].restarts + 1
     return found
 
 

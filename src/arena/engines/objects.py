@@ -121,6 +121,15 @@ class ContainerStatus(Part, frozen=True):
     image: str = ""
     image_id: str = field(name="imageID", default="")
 
+    @property
+    def is_between_starts(self) -> bool:
+        """Whether its last start has ended and the next has not begun: `last_state` is then the end of that start.
+
+        While it runs, and once it has ended for good, `last_state` is the end of the start before. `restart_count`
+        counts up when it starts again, not before.
+        """
+        return self.state.waiting is not None and self.last_state.terminated is not None
+
 
 class PodSpec(Part, frozen=True):
     """`spec` of a pod or of its template."""

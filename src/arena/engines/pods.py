@@ -255,12 +255,12 @@ def _without_devices(resources: Manifest) -> Manifest:
 def replicas(pod: Pod, role: str, index: int, rank: int | None, container: str) -> list[Replica]:
     """A pod's replica as it is now, last, and before it the ends of its earlier starts that are still known."""
     status = _status_of(pod, container)
-    attempt = (status.restart_count if status else 0) + 1
-    now = _now(pod, status, role, index, rank, attempt)
+    restarts = status.restart_count if status else 0
+    now = _now(pod, status, role, index, rank, restarts)
     before = status.last_state.terminated if status else None
-    if before is None or attempt == 1:
+    if before is None or now.attempt == 1:
         return [now]
-    return [_ended(now, before, attempt - 1), now]
+    return [_ended(now, before, now.attempt - 1), now]
 
 
 def planned(template: Template, role: str, index: int, rank: int | None) -> Replica:
@@ -296,7 +296,8 @@ def _status_of(pod: Pod, container: str) -> ContainerStatus | None:
     return next((status for status in found if status.name == container), found[0] if found else None)
 
 
-def _now(pod: Pod, status: ContainerStatus | None, role: str, index: int, rank: int | None, attempt: int) -> Replica:
+def _now(pod: Pod, status: ContainerStatus | None, role: str, index: int, rank: int | None, restarts: int) -> Replica:
+    attempt = restarts + (2 if status and status.is_between_starts else 1)
     base = Replica(
         role=role,
         index=index,
@@ -304,7 +305,7 @@ def _now(pod: Pod, status: ContainerStatus | None, role: str, index: int, rank: 
         attempt=attempt,
         pod=pod.metadata.name,
         node=pod.spec.node_name,
-        restarts=attempt - 1,
+        restarts=restarts,
         **_told(pod.spec),
     )
     if status and status.state.terminated:

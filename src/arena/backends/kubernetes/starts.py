@@ -105,6 +105,6 @@ def is_before_last(start: Start, pod: Pod) -> bool | None:
     """Whether its log is the one before the last; None where the node keeps it no more."""
     status = status_of(pod, start.container)
     behind = status.restart_count - start.count if status else 0
-    if behind > 1:
+    if behind > (0 if status and status.is_between_starts else 1):
         return None
     return behind == 1
