@@ -161,7 +161,7 @@ class Client:
         """  # fmt: skip
         parent = self.get(run, gone=True)
         job = self.changed(parent.job(), fields)
-        return self.submit(self.plan(job, **self.parentage(parent.run_id, code)), replace=replace)
+        return self.submit(self.plan(job, **self.parentage(parent.get(), code)), replace=replace)
 
     def changed(self, job: Job, fields: Mapping[str, object]) -> Job:
         """A recorded job under new values, its masked variables taken from the environment."""
@@ -170,9 +170,10 @@ class Client:
         below = self.unmasked(declared.to_plain(job), fields)
         return declared.build(type(job), declared.merged(type(job), below, fields))
 
-    def parentage(self, parent: str, code: str) -> dict[str, Any]:
-        """What the context of a rerun says of its parent: its id, and whose recorded code it takes."""
-        return {"parent": parent, "again": parent if code == "recorded" and self.has_code(parent) else ""}
+    def parentage(self, parent: Seen, code: str) -> dict[str, Any]:
+        """What the context of a rerun takes from its parent: its id, its code if it is recorded, and its changes."""
+        again = parent.run_id if code == "recorded" and self.has_code(parent.run_id) else ""
+        return {"parent": parent.run_id, "again": again, "patch": parent.patch, "sets": parent.sets}
 
     def unmasked(self, values: Mapping[str, object], given: Mapping[str, object]) -> dict[str, object]:
         """Recorded values, masked variables taken from the environment; SpecError names those that are missing."""

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -118,8 +118,9 @@ class Status(Struct, frozen=True, kw_only=True, gc=False):
 class Seen(Struct, frozen=True, kw_only=True, gc=False):
     """A job as it is now (or was, when it is gone): what `get` and `list` show and `wait` returns.
 
-    `job` is None for jobs that others made. `duration` is in seconds. `cause` is arena's own word for the failure.
-    `recorded` says why it is told from the record, where it is; `leaving` what keeps a job that was deleted.
+    `job` is None for jobs that others made; `patch` and `sets` changed its object. `duration` is in seconds. `cause` is
+    arena's own word for the failure. `recorded` says why it is told from the record, where it is; `leaving` what
+    keeps a job that was deleted.
     """
 
     name: str
@@ -130,6 +131,8 @@ class Seen(Struct, frozen=True, kw_only=True, gc=False):
     namespace: str = ""
     trainer: str = "job"
     job: Job | None = None
+    patch: Mapping[str, Any] = {}
+    sets: tuple[tuple[str, Any], ...] = ()
     user: str = ""
     uid: str = ""
     duration: float = 0.0

@@ -30,11 +30,14 @@ def export(ctx: click.Context, name: str, kind: str, manifest: bool) -> None:
     from arena import runfile
 
     handle = common.named(common.client(ctx), name, kind, gone=True)
-    common.say_recorded(handle, handle.get())
+    seen = handle.get()
+    common.say_recorded(handle, seen)
     if manifest:
         _print_manifest(handle)
     else:
         click.echo(runfile.dump(handle.job(), masked=True), nl=False)
+        if seen.patch or seen.sets:
+            common.say("Note: --patch and --set of this run are not in its run file; arena rerun has them")
 
 
 def _print_manifest(handle: Handle) -> None:
@@ -95,8 +98,9 @@ def rerun(ctx: click.Context, words: tuple[str, ...]) -> Any:
     if file is not None:
         return run.submit_file_again(ctx, file, rest)
     job = common.client(ctx).get(source, gone=True)
-    common.say_recorded(job, job.get())
-    return run.submit_again(ctx, job.job(), job.run_id, rest)
+    seen = job.get()
+    common.say_recorded(job, seen)
+    return run.submit_again(ctx, job.job(), rest, seen)
 
 
 def _file(source: str) -> Path | None:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -244,11 +245,14 @@ def submit_file_again(ctx: click.Context, path: Path, words: list[str]) -> int:
 
     file = runfile.read(runfile.read_text(path), str(path))
     below = common.client(ctx).unmasked(file.values, {})
-    return submit_again(ctx, file._replace(masked=()).job({"env": below["env"]} if "env" in below else {}), "", words)
+    return submit_again(ctx, file._replace(masked=()).job({"env": below["env"]} if "env" in below else {}), words)
 
 
-def submit_again(ctx: click.Context, job: Job, parent: str, words: list[str]) -> int:
-    """`rerun`: the job under the flags and words given, with the parent's code unless `--code here`."""
+def submit_again(ctx: click.Context, job: Job, words: list[str], parent: Seen | None = None) -> int:
+    """`rerun`: the job under the flags and words given, with the parent's code unless `--code here`.
+
+    What changed the parent's object changes this one, too: a new --patch instead of the old, each new --set after them.
+    """
     command = JobCommand(
         "rerun",
         kind=type(job),
@@ -270,7 +274,7 @@ def _again(ctx: click.Context, /, code: str, **given: Any) -> int:
     job, parent = ctx.meta["arena.again"]
     client = common.client(ctx)
     again = client.changed(job, values(type(job), given))
-    context = client.parentage(parent, code)
+    context = client.parentage(parent, code) if parent else {}
     return _make(ctx, again, given, creates="name", attached=False, context=context, client=client)
 
 
@@ -326,7 +330,8 @@ def _make(
     client = client or common.client(ctx)
     job = structs.replace(job, name=_lasting_name(job)) if given["dry_run"] and not job.name else job
     paths = tuple(given.get("fetch") or ())
-    more = {**(context or {}), **changes(given), "dry": given["dry_run"], "fetch": paths}
+    before = context or {}
+    more = {**before, **changes(given, before), "dry": given["dry_run"], "fetch": paths}
     plan = client.plan(job, creates=creates, typed=("arena", *sys.argv[1:]), **more)
     return carry_out(client, plan, given, attached=attached, followed=creates == "run")
 
@@ -413,8 +418,8 @@ def _left(handle: Handle | None, given: Mapping[str, Any]) -> None:
         common.say(f"{handle.name} goes on: arena logs {handle.name} -f, arena delete {handle.name}")
 
 
-def changes(given: Mapping[str, Any]) -> dict[str, Any]:
-    """What `--patch` and `--set` do to the object, for the context of a plan."""
+def changes(given: Mapping[str, Any], before: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:
+    """What `--patch` and `--set` do to the object, after what did `before`, for the context of a plan."""
     if not given["patch"] and not given["sets"]:
         return _served(given)
     from arena import runfile
@@ -423,8 +428,8 @@ def changes(given: Mapping[str, Any]) -> dict[str, Any]:
     file = given["patch"]
     return {
         **_served(given),
-        "patch": patching.read_patch(runfile.read_text(file), file) if file else {},
-        "sets": tuple(patching.read_setting(one) for one in given["sets"]),
+        "patch": patching.read_patch(runfile.read_text(file), file) if file else before.get("patch", {}),
+        "sets": (*before.get("sets", ()), *(patching.read_setting(one) for one in given["sets"])),
     }
 
 

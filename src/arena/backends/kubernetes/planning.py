@@ -212,6 +212,8 @@ def remembered(job: Job, context: Context, user: str, engine: str) -> str:
         "typed": secrets.mask_words(context.typed),
         "parent": context.parent,
         "fetch": context.fetch,
+        "patch": context.patch,
+        "sets": context.sets,
     }
     text = json.dumps({key: value for key, value in words.items() if value}, separators=(",", ":"))
     if len(text) > LARGEST_ANNOTATION:

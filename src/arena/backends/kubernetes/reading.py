@@ -158,6 +158,8 @@ def seen(found: Found, *, deleted: datetime | None = None) -> Seen:
         trainer=engine.name,
         engine=engine.name,
         job=job_of(thing, words),
+        patch=words["patch"] if isinstance(words.get("patch"), dict) else {},
+        sets=_sets(words.get("sets")),
         user=str(words.get("user") or _upstream_user(thing)),
         duration=_duration(observed),
         managed_by=manager(thing),
@@ -216,6 +218,12 @@ def job_of(thing: Thing, words: Mapping[str, Any]) -> Job | None:
     except ArenaError:
         return None
     return structs.replace(job, env=_environment(thing, words.get("env") or ())) if job else None
+
+
+def _sets(words: Any) -> tuple[tuple[str, Any], ...]:
+    """The paths and values of --set, as the annotation has them."""
+    pairs = [one for one in words if isinstance(one, list) and len(one) == 2] if isinstance(words, list) else []
+    return tuple((str(path), value) for path, value in pairs)
 
 
 def _environment(thing: Thing, names: Sequence[str]) -> Env:

@@ -56,6 +56,8 @@ class Asked(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=Tru
     parent: str = ""
     managed_by: str = ""
     created: datetime
+    patch: dict[str, Any] = field(default_factory=dict)
+    sets: tuple[tuple[str, Any], ...] = ()
     version: int = 1
 
 
@@ -162,6 +164,8 @@ class Record:
             trainer=asked.trainer,
             engine=asked.engine,
             job=_job_of(asked),
+            patch=asked.patch,
+            sets=asked.sets,
             user=asked.user,
             duration=glance.duration if glance else 0.0,
             cause=glance.cause if glance else None,
@@ -323,6 +327,8 @@ def asked_of(place: Place, seen: Seen, plan: Plan | None, *, mine: bool) -> Aske
         parent=context.parent or seen.parent,
         managed_by=seen.managed_by,
         created=seen.observed.created,
+        patch=dict(context.patch or seen.patch),
+        sets=context.sets or seen.sets,
     )
 
 
