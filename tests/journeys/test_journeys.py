@@ -17,7 +17,7 @@ from journeys.runner import Report, Runner, say_now
 from journeys.stage import stage
 from journeys.team import team
 
-TABLES = {day.rules for day in (*DAYS, *CLUSTER) if day.rules}
+TABLES = list(dict.fromkeys(day.rules for day in (*DAYS, *CLUSTER) if day.rules))
 
 
 @pytest.mark.slow
