@@ -105,6 +105,8 @@ TABLE = {
     ),
     "mpi-runs": Row("RUNNING", "", None, None, "launcher-0 None RUNNING, worker-0 None RUNNING, worker-1 None RUNNING"),
     "trainjob-succeeds": Row("SUCCEEDED", "", 0, None, "master-0 0 SUCCEEDED, worker-0 1 SUCCEEDED"),
+    "trainjob-one-fails": Row("FAILED", "Error", 3, "worker-1", "worker-0 0 CANCELLED, worker-1 1 FAILED"),
+    "trainjob-retries": Row("FAILED", "Error", 5, "worker-0", "worker-0 0 FAILED"),
     "trainjob-restarts": Row("RUNNING", "", None, "worker-1", "worker-0 0 RUNNING, worker-1 1 RUNNING"),
     "trainjob-stopped": Row("CANCELLED", "Stopped", None, None, "worker-0 0 CANCELLED, worker-1 1 CANCELLED"),
     "trainjob-runs": Row("RUNNING", "", None, None, "worker-0 0 RUNNING, worker-1 1 RUNNING"),

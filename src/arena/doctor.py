@@ -53,6 +53,9 @@ NEEDS = (
     Need("", "resourcequotas", ("list",), "refusals before a submit"),
     Need("", "limitranges", ("list",), "doctor"),
 )
+OWNED = ("get", "create", "patch", "delete")
+# What jobs of a kind bring beside what every job may need.
+BESIDE = {"TrainJob": (Need("trainer.kubeflow.org", "trainingruntimes", OWNED, "restarts of a TrainJob"),)}
 
 
 class Right(Struct, frozen=True):
@@ -117,7 +120,7 @@ def role(namespace: str, engines: Iterable[Any]) -> dict[str, Any]:
     >>> role("team-a", [])["metadata"]
     {'name': 'arena-user', 'namespace': 'team-a'}
     """
-    needs = [*NEEDS, *map(need_of, engines)]
+    needs = [*NEEDS, *(need for engine in engines for need in needs_of(engine))]
     rules = [{"apiGroups": [one.group], "resources": [one.resource], "verbs": list(one.verbs)} for one in needs]
     return {
         "apiVersion": "rbac.authorization.k8s.io/v1",
@@ -127,9 +130,10 @@ def role(namespace: str, engines: Iterable[Any]) -> dict[str, Any]:
     }
 
 
-def need_of(engine: Any) -> Need:
-    """The rights for the objects of one kind."""
-    return Need(engine.group, f"{engine.kind.lower()}s", EVERYTHING, f"jobs as {engine.kind}")
+def needs_of(engine: Any) -> list[Need]:
+    """The rights for the objects of one kind, and for what only they bring."""
+    jobs = Need(engine.group, f"{engine.kind.lower()}s", EVERYTHING, f"jobs as {engine.kind}")
+    return [jobs, *BESIDE.get(engine.kind, ())]
 
 
 def programs(env: Mapping[str, str]) -> list[str]:
@@ -202,7 +206,8 @@ def _look(report: Report, backend: KubernetesBackend) -> None:
     api.discovery.refresh()
     engines = [load(name) for name in ENGINES]
     report.kinds = [_kind(backend, engine) for engine in engines]
-    needs = [*NEEDS, *(need_of(engine) for engine, kind in zip(engines, report.kinds, strict=True) if kind.version)]
+    served = [engine for engine, kind in zip(engines, report.kinds, strict=True) if kind.version]
+    needs = [*NEEDS, *(need for engine in served for need in needs_of(engine))]
     questions: list[Callable[[], Any]] = [
         lambda: _who(backend),
         lambda: _rights(backend, needs),

@@ -15,6 +15,7 @@ MADE = "jobs,pods,configmaps,secrets,services"
 RIGHTS = {
     "": ["pods", "pods/log", "services", "configmaps", "secrets", "events", "resourcequotas", "persistentvolumeclaims"],
     "batch": ["jobs"],
+    "trainer.kubeflow.org": ["trainjobs", "trainingruntimes"],
 }
 
 

@@ -71,6 +71,13 @@ CASES = {
             working_dir="src",
         ),
     ),
+    "trainjob-on-failure": case(
+        "trainjob", work(PlainJob(name="mnist", command=FILE, workers=2, restart_policy="OnFailure"))
+    ),
+    "trainjob-exit-code": case(
+        "trainjob", work(PlainJob(name="mnist", command=FILE, workers=2, restart_policy="ExitCode", retry=3))
+    ),
+    "trainjob-keep-failed": case("trainjob", work(PlainJob(name="mnist", command=FILE, workers=2), keep_failed=True)),
     "trainjob-pod-template-overrides": case(
         "trainjob",
         work(

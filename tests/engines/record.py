@@ -8,10 +8,11 @@ is different.
 import json
 import sys
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from testbed.api import Api, ApiError
+from testbed.api import Api, ApiError, wait_for
 from testbed.bed import running
 
 from arena.engines import load
@@ -21,6 +22,10 @@ FOLDER = Path(__file__).parent / "recorded"
 TEAM = "namespaces/team-a"
 PLURALS = {"job": "jobs", "pytorchjob": "pytorchjobs", "tfjob": "tfjobs", "mpijob": "mpijobs", "trainjob": "trainjobs"}
 PATIENCE = 240.0
+BESIDE = {  # where what jobs bring is made
+    "Service": f"/api/v1/{TEAM}/services",
+    "TrainingRuntime": f"/apis/trainer.kubeflow.org/v1alpha1/{TEAM}/trainingruntimes",
+}
 LANES = 5  # scenes side by side
 
 
@@ -37,10 +42,21 @@ def look(api: Api, engine_name: str, name: str) -> tuple[Object, Pods]:
     return thing, api.get(f"/api/v1/{TEAM}/pods?labelSelector={label}={name}")["items"]
 
 
+def make(api: Api, place: str, helpers: Sequence[Object], thing: Object) -> Object:
+    """Make a job, and before it what it needs, which then is its own."""
+    made = [api.post(BESIDE[one["kind"]], one) for one in helpers]
+    job: Object = wait_for("an operator that has seen what the job needs", lambda: api.post(place, thing), 10)
+    owner = {"apiVersion": job["apiVersion"], "kind": job["kind"], "name": thing["metadata"]["name"]}
+    for one in made:
+        owned = {"metadata": {"ownerReferences": [{**owner, "uid": job["metadata"]["uid"]}]}}
+        api.patch(f"{BESIDE[one['kind']]}/{one['metadata']['name']}", owned)
+    return job
+
+
 def play(api: Api, name: str, scene: Scene) -> tuple[Object, Pods]:
     """Make the job, wait for the moment, and look."""
     place = path(scene.engine)
-    api.post(place, scene.manifest(name))
+    make(api, place, scene.helpers(name), scene.manifest(name))
     try:
         if scene.patch:
             _until(api, scene, name, scene.started)

@@ -1,12 +1,13 @@
 """What happens to jobs on a real cluster: each scene is a job and the moment at which it is worth a look."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
 from arena.engines import load
+from arena.engines.base import Work
 from arena.job import Job, Role
 from arena.jobs.mpi import MPIJob
 from arena.jobs.plain import PlainJob
@@ -38,9 +39,16 @@ class Scene(NamedTuple):
 
     def manifest(self, name: str) -> Object:
         """The object, as the engine renders it."""
-        thing = load(self.engine).render(work(replace(self.job, name=name), **self.more))
+        thing = load(self.engine).render(self.planned(name))
         self.edit(thing)
         return thing
+
+    def helpers(self, name: str) -> Sequence[Object]:
+        """What the object cannot be made without."""
+        return [one for one in load(self.engine).helpers(self.planned(name)) if one["kind"] == "TrainingRuntime"]
+
+    def planned(self, name: str) -> Work:
+        return work(replace(self.job, name=name), **self.more)
 
 
 def said(*types: str) -> Callable[[Object, Pods], bool]:
@@ -212,7 +220,14 @@ SCENES = {
     ),
     "mpi-runs": Scene("mpijob", MPIJob(command=sh("sleep 600"), workers=2, gpus=0), running(3)),
     "trainjob-succeeds": Scene("trainjob", PyTorchJob(command=sh("sleep 1"), workers=2), DONE),
-    "trainjob-restarts": Scene("trainjob", PlainJob(command=sh(RANK_1_FAILS), workers=2), restarted(1), settle=1),
+    "trainjob-one-fails": Scene("trainjob", PlainJob(command=sh(RANK_1_FAILS), workers=2), DONE, settle=35),
+    "trainjob-retries": Scene("trainjob", PlainJob(command=sh("sleep 1; exit 5"), retry=1), DONE),
+    "trainjob-restarts": Scene(
+        "trainjob",
+        PlainJob(command=sh(RANK_1_FAILS), workers=2, restart_policy="OnFailure"),
+        restarted(1),
+        settle=1,
+    ),
     "trainjob-stopped": Scene(
         "trainjob", PlainJob(command=sh("sleep 600"), workers=2), no_pods, {**STOP, **MARK}, running(2)
     ),

@@ -1,17 +1,18 @@
 """What engines make of jobs: as it was reviewed, and as real API servers and webhooks take it."""
 
+import contextlib
 import json
 from collections.abc import Iterator
 
 import pytest
 import yaml
-from testbed.api import Api, ApiError
+from testbed.api import Api, ApiError, wait_for
 from testbed.bed import Bed
 from testbed.operators import OPERATORS
 
 from arena.engines import load
 from engines.golden import CASES, FOLDER, rendered
-from engines.record import path
+from engines.record import BESIDE, path
 
 # Shapes that the installed version of an operator does not serve.
 OTHER_VERSIONS = ("tfjob-first-generation", "trainjob-pod-template-overrides", "trainjob-runtime-patches")
@@ -59,7 +60,20 @@ def test_a_real_server_knows_every_field(kinds: Bed, name: str) -> None:
 @pytest.mark.kubelet
 @pytest.mark.parametrize("name", [name for name in SERVED if not name.startswith("job-")])
 def test_the_operators_webhooks_take_it(node: Bed, name: str) -> None:
-    _dry(node.api("alice"), name)
+    api = node.api("alice")
+    with runtimes(api, name):
+        wait_for("a webhook that takes it", lambda: _dry(api, name, "TrainingRuntime"), 10)
+
+
+@contextlib.contextmanager
+def runtimes(api: Api, name: str) -> Iterator[None]:
+    """The runtimes of a case, which its webhook looks for."""
+    found = [one for one in yaml.safe_load_all(rendered(name)) if one["kind"] == "TrainingRuntime"]
+    for one in found:
+        api.post(BESIDE[one["kind"]], one)
+    yield
+    for one in found:
+        api.delete(f"{BESIDE[one['kind']]}/{one['metadata']['name']}")
 
 
 @pytest.mark.cluster
@@ -71,10 +85,10 @@ def test_a_field_that_nobody_knows_is_refused(kinds: Bed) -> None:
         kinds.api("alice").post(f"{path('pytorchjob')}?dryRun=All&fieldValidation=Strict", document)
 
 
-def _dry(api: Api, name: str) -> None:
-    """Everything of a case, checked strictly by the server and thrown away."""
+def _dry(api: Api, name: str, but: str = "") -> bool:
+    """Everything of a case but one kind, checked strictly by the server and thrown away."""
     for document in yaml.safe_load_all(rendered(name)):
-        place = "/api/v1/namespaces/team-a/services"
-        if document["kind"] != "Service":
-            place = path(CASES[name][0])
-        api.post(f"{place}?dryRun=All&fieldValidation=Strict", document)
+        place = BESIDE.get(document["kind"]) or path(CASES[name][0])
+        if document["kind"] != but:
+            api.post(f"{place}?dryRun=All&fieldValidation=Strict", document)
+    return True

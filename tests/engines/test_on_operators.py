@@ -15,9 +15,11 @@ from arena.jobs.peers import torch_env
 from arena.jobs.plain import PlainJob
 from arena.jobs.pytorch import PyTorchJob
 from arena.jobs.tensorflow import TensorFlowJob
-from arena.status import Observed
-from cluster.pods import TEAM, log
+from arena.status import Observed, State
+from cluster.pods import log
+from engines import record
 from engines.record import look, path
+from engines.scenes import RANK_1_FAILS
 from engines.works import work
 
 # The first test waits for the test bed too.
@@ -30,9 +32,7 @@ def make(api: Api, engine_name: str, job: Job) -> None:
     """The job, as its engine renders it, and what it needs."""
     planned = work(job)
     engine = load(engine_name)
-    for helper in engine.helpers(planned):
-        api.post(f"{TEAM}/services", helper)
-    api.post(path(engine_name), engine.render(planned))
+    record.make(api, path(engine_name), engine.helpers(planned), engine.render(planned))
 
 
 def seen(api: Api, engine_name: str, name: str) -> Observed:
@@ -62,6 +62,7 @@ KINDS: dict[str, Any] = {
     "pytorchjob": PyTorchJob,
     "tfjob": TensorFlowJob,
     "mpijob": MPIJob,
+    "trainjob": PlainJob,
 }
 
 
@@ -116,7 +117,7 @@ def test_a_python_file_runs_several_times_per_worker(node: Bed, name: str, engin
 @pytest.mark.parametrize("engine_name", ["job", "pytorchjob", "tfjob", "mpijob", "trainjob"])
 def test_the_longest_name_is_carried_and_a_longer_one_refused(node: Bed, name: str, engine_name: str) -> None:
     alice = node.api("alice")
-    kind = KINDS.get(engine_name, PlainJob)
+    kind = KINDS[engine_name]
 
     def named(length: int) -> Job:
         made: Job = kind(name=name.ljust(length, "x"), command=("sh", "-c", "sleep 3"), workers=2)
@@ -132,3 +133,47 @@ def test_the_longest_name_is_carried_and_a_longer_one_refused(node: Bed, name: s
     assert status.decide(found).state.name == "SUCCEEDED"
     assert len([replica for replica in found.replicas if replica.role != "launcher"]) == 2
     alice.delete(f"{path(engine_name)}/{longest.name}")
+
+
+def test_a_trainjob_ends_with_the_first_replica_that_fails(node: Bed, name: str) -> None:
+    """The runtime that its operator publishes would start that replica again."""
+    alice = node.api("alice")
+    make(alice, "trainjob", PlainJob(name=name, command=("sh", "-c", RANK_1_FAILS), workers=2))
+    found = over(alice, "trainjob", name)
+
+    first = status.first_failure(found)
+    assert status.decide(found).state.name == "FAILED"
+    assert (first and first.name, status.exit_code(found, State.FAILED)) == ("worker-1", 3)
+    assert {one.name: (one.attempt, one.restarts) for one in found.replicas} == {"worker-0": (1, 0), "worker-1": (1, 0)}
+    assert found.earlier == ()
+    alice.delete(f"{path('trainjob')}/{name}")
+
+
+AGAIN: dict[str, dict[str, Any]] = {
+    "OnFailure": {"restart_policy": "OnFailure"},
+    "at most once": {"restart_policy": "OnFailure", "retry": 1},
+    "a new pod": {"retry": 1},
+}
+
+
+@pytest.mark.parametrize("fields", AGAIN.values(), ids=AGAIN)
+def test_a_trainjob_starts_a_replica_again_where_it_says_so(node: Bed, name: str, fields: dict[str, Any]) -> None:
+    alice = node.api("alice")
+    make(alice, "trainjob", PlainJob(name=name, command=("sh", "-c", "sleep 1; exit 3"), **fields))
+
+    def again() -> bool:
+        return any(one.attempt == 2 for one in seen(alice, "trainjob", name).replicas)
+
+    wait_for("a second attempt", again, 60)
+    if "retry" in fields:
+        assert status.decide(over(alice, "trainjob", name)).state.name == "FAILED"
+    alice.delete(f"{path('trainjob')}/{name}")
+
+
+def test_a_trainjob_does_not_try_a_code_again_that_is_the_program_s_own(node: Bed, name: str) -> None:
+    alice = node.api("alice")
+    job = PlainJob(name=name, command=("sh", "-c", "exit 3"), restart_policy="ExitCode", retry=3)
+    make(alice, "trainjob", job)
+    found = over(alice, "trainjob", name)
+    assert (status.exit_code(found, State.FAILED), [one.attempt for one in found.replicas]) == (3, [1])
+    alice.delete(f"{path('trainjob')}/{name}")

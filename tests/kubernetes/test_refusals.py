@@ -4,7 +4,7 @@ import pytest
 
 from arena.backends.kubernetes import fitting
 from arena.backends.kubernetes.fitting import Asked, Node, Quota
-from arena.backends.kubernetes.refusals import Answers, Place, flag_of, refusal, told
+from arena.backends.kubernetes.refusals import Answers, Place, flag_of, is_unseen, refusal, told
 from arena.errors import AlreadyExistsError, ArenaError, BackendError, ForbiddenError, NotFoundError, SpecError
 from arena.kube.config import Access
 from arena.kube.errors import Answer, SilentError
@@ -81,6 +81,30 @@ def test_a_taken_name_and_a_silent_server_stay_as_they_are():
     assert isinstance(taken, AlreadyExistsError)
     silent = SilentError("no answer")
     assert refusal(Answers(thing=silent), PLACE) is silent
+
+
+# --- what an operator has not seen yet ---
+
+UNSEEN = (
+    'admission webhook "validator.trainjob.trainer.kubeflow.org" denied the request: spec.runtimeRef: Invalid value: '
+    'v1alpha1.RuntimeRef{Name:"m-7k3f"}: TrainingRuntime.trainer.kubeflow.org "m-7k3f" not found: specified '
+    "trainingRuntime must be created before the TrainJob is created"
+)
+RUNTIME = {"kind": "TrainingRuntime", "metadata": {"name": "m-7k3f"}}
+
+
+def test_a_job_that_waits_for_its_own_helper_is_not_refused():
+    assert is_unseen(error(403, UNSEEN), [{"kind": "Secret", "metadata": {"name": "m-7k3f"}}, RUNTIME])
+    assert not is_unseen(error(403, UNSEEN), [{"kind": "TrainingRuntime", "metadata": {"name": "other"}}])
+    assert not is_unseen(error(403, UNSEEN), [])
+    assert not is_unseen(error(400, AGAINST), [RUNTIME])
+    assert not is_unseen({"kind": "TrainJob"}, [RUNTIME])
+
+
+def test_who_may_not_make_runtimes_reads_what_goes_without():
+    said = RIGHT.replace("jobs.batch", "trainingruntimes.trainer.kubeflow.org").replace('"jobs"', '"trainingruntimes"')
+    assert "--restart-policy OnFailure" in told(error(403, said), PLACE).hint
+    assert "engines: job" in told(error(403, said), PLACE).hint
 
 
 # --- all answers together ------------------------------------------------------------------------------------

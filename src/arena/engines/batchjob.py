@@ -97,15 +97,14 @@ class IndexedJob:
         if count > 1:
             peers = pods.own_init("arena-peers", template["spec"]["containers"][0], FIND, f"{work.name}-0.{work.name}")
             template["spec"].setdefault("initContainers", []).append(peers)
-        if work.job.restart_policy in IN_PLACE:
-            template["spec"]["restartPolicy"] = "OnFailure"
+        template["spec"]["restartPolicy"] = restarts(work)
         if work.job.running_timeout:  # of the pod: a job's own would count while it waits for a node
             template["spec"]["activeDeadlineSeconds"] = whole_seconds(work.job.running_timeout)
         spec: Manifest = {
             "completions": count,
             "parallelism": count,
             "completionMode": "Indexed",
-            **_limits(work),
+            **limits(work, self.container),
             "template": template,
         }
         if work.job.ttl_after_finished:
@@ -142,14 +141,19 @@ class IndexedJob:
         return {"spec": {"suspend": True}}
 
 
-def _limits(work: Work) -> Manifest:
-    """How often failed pods are started again: not at all, as often as `retry` says, or as a Job does by itself."""
+def restarts(work: Work) -> str:
+    """Whether the kubelet starts a container of a Job again, or the Job replaces its pod."""
+    return "OnFailure" if work.job.restart_policy in IN_PLACE else "Never"
+
+
+def limits(work: Work, container: str) -> Manifest:
+    """How often failed pods of a Job come again: not at all, as often as `retry` says, or as a Job does by itself."""
     job = work.job
     if work.keep_failed:
         return {"backoffLimitPerIndex": 0}
     found: Manifest = {"backoffLimit": job.retry or (0 if job.restart_policy == "Never" else USUAL_RETRIES)}
     if job.restart_policy == "ExitCode":
-        own = {"containerName": IndexedJob.container, "operator": "In", "values": [*range(1, 128)]}
+        own = {"containerName": container, "operator": "In", "values": [*range(1, 128)]}
         found["podFailurePolicy"] = {"rules": [{"action": "FailJob", "onExitCodes": own}]}
     return found
 

@@ -1,7 +1,9 @@
-"""TrainJob of Trainer v2: replicas of the runtime `torch-distributed`, which a JobSet and an Indexed Job carry out.
+"""TrainJob of Trainer v2: replicas of a runtime, which a JobSet and an Indexed Job carry out.
 
 The runtime has the pod template; a TrainJob has its program, resources and variables, and patches for the rest under a
-name that differs by version. What there is no patch for (folder, code) the program's own start does.
+name that differs by version. What there is no patch for (folder, code) the program's own start does. Nor is there one
+for when a replica is started again: the published runtime `torch-distributed` does it up to six times, in place, and a
+job that asks for anything else brings a runtime of its own.
 """
 
 from __future__ import annotations
@@ -13,19 +15,22 @@ from msgspec import Raw, field
 from msgspec.structs import force_setattr, replace
 
 from arena.engines import gang, pods, ranks
-from arena.engines.base import STOPPED_ANNOTATION, Manifest, Work
+from arena.engines.base import PART_LABEL, STOPPED_ANNOTATION, Manifest, Work
+from arena.engines.batchjob import USUAL_RETRIES, limits, restarts
 from arena.engines.gang import Asked, Key, Said
 from arena.engines.kubeflow import name_problems
 from arena.engines.objects import EMPTY, Condition, Part, Pod, Resources, Template, Thing, Variable, loosely
 from arena.engines.objects import Container as ContainerPart
 from arena.engines.objects import PodSpec as PodPart
 from arena.engines.starter import started
-from arena.job import is_python_file
+from arena.job import Env, is_python_file
 from arena.quantity import whole_seconds
 from arena.status import Observed
 
 RUNTIME = "torch-distributed"
+PUBLISHED: Manifest = {"restartPolicy": "OnFailure", "backoffLimit": USUAL_RETRIES}  # what a JobSet makes of silence
 NODE = "node"  # the runtime's replicated job, and its container
+STEP = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}  # marks the replicated job that runs the program
 PORT = 29500  # the port that the operator writes
 INDEX = "batch.kubernetes.io/job-completion-index"
 REPLICATED = "jobset.sigs.k8s.io/replicatedjob-name"
@@ -130,10 +135,11 @@ class TrainJobEngine:
         metadata = pods.metadata(work)
         metadata["annotations"] = {**metadata.get("annotations", {}), **gang.remembered(work.roles)}
         spec: Manifest = {
-            "runtimeRef": {"name": RUNTIME},
-            "labels": template["metadata"]["labels"],
+            "runtimeRef": {"kind": "TrainingRuntime", "name": work.run_id} if _own(work) else {"name": RUNTIME},
             "trainer": _trainer(work, template),
         }
+        if "runtimePatches" not in self.known(work):
+            spec["labels"] = template["metadata"]["labels"]
         if work.job.running_timeout:
             spec["activeDeadlineSeconds"] = whole_seconds(work.job.running_timeout)
         spec.update(_patches(template, self.known(work)))
@@ -145,8 +151,22 @@ class TrainJobEngine:
         }
 
     def helpers(self, work: Work) -> Sequence[Manifest]:
-        """None: the JobSet has a service."""
-        return ()
+        """The runtime, where the published one would not do; the JobSet has a service."""
+        return (self._runtime(work),) if _own(work) else ()
+
+    def _runtime(self, work: Work) -> Manifest:
+        """One pod template of which only the restarts are said: everything else the TrainJob says."""
+        metadata = pods.metadata(work, work.run_id)
+        metadata["labels"] = {**metadata["labels"], PART_LABEL: "runtime"}
+        pod = {"restartPolicy": restarts(work), "containers": [{"name": self.container}]}
+        job = {**limits(work, self.container), "template": {"spec": pod}}
+        nodes = {"name": NODE, "template": {"metadata": {"labels": STEP}, "spec": job}}
+        return {
+            "apiVersion": f"{self.group}/{self.version}",
+            "kind": "TrainingRuntime",
+            "metadata": metadata,
+            "spec": {"mlPolicy": {"numNodes": 1, "torch": {}}, "template": {"spec": {"replicatedJobs": [nodes]}}},
+        }
 
     def stopped(self) -> Manifest:
         return {"spec": {"suspend": True}}
@@ -158,6 +178,11 @@ class TrainJobEngine:
         return gang.observe(thing, _corrected(thing, _said(thing)), found, pods_, _place, self.container)
 
 
+def _own(work: Work) -> bool:
+    """Whether the job asks for other restarts than the published runtime makes."""
+    return {"restartPolicy": restarts(work), **limits(work, NODE)} != PUBLISHED
+
+
 def _place_problems(work: Work, known: frozenset[str]) -> Sequence[str]:
     job = work.job
     found = []
@@ -165,8 +190,6 @@ def _place_problems(work: Work, known: frozenset[str]) -> Sequence[str]:
         found.append("--running-timeout: this version of TrainJob has no time limit")
     if job.ttl_after_finished:
         found.append("--ttl-after-finished: a TrainJob stays until it is deleted")
-    if job.retry:
-        found.append("--retry: how often a TrainJob is started again is its runtime's")
     found += [f"{what}: this version of TrainJob has no place for it" for what in _without_place(work, known)]
     if len({(role.argv, role.cpu, role.memory, role.gpus, role.image) for role in work.roles}) > 1:
         found.append("the replicas of a TrainJob are all alike; this job needs its operator")
@@ -218,7 +241,7 @@ def _unpacking(spec: Manifest) -> list[str]:
 
 
 def _patches(template: Manifest, known: frozenset[str]) -> Manifest:
-    """What the runtime's pods get besides: volumes, mounts, placement."""
+    """What the runtime's pods get besides: volumes, mounts, placement; and their labels, since v2.2."""
     spec = template["spec"]
     patch = {key: spec[key] for key in (*PLACES, *LATER_PLACES) if key in spec}
     init = [one for one in spec.get("initContainers", ()) if one["name"] == CODE]
@@ -226,16 +249,18 @@ def _patches(template: Manifest, known: frozenset[str]) -> Manifest:
     mounts += [one for container in init for one in container["volumeMounts"] if one not in mounts]
     if mounts:
         patch["containers"] = [{"name": NODE, "volumeMounts": mounts}]
-    return _in_place(patch, known) if patch else {}
+    return _in_place(patch, template["metadata"]["labels"], known)
 
 
-def _in_place(patch: Manifest, known: frozenset[str]) -> Manifest:
+def _in_place(patch: Manifest, labels: Env, known: frozenset[str]) -> Manifest:
     """The patch under the name, and in the shape, of the served version."""
     if "runtimePatches" in known:
-        pod = {"template": {"spec": {"template": {"spec": patch}}}}
-        replicated = {"replicatedJobs": [{"name": NODE, **pod}]}
+        pod = {"metadata": {"labels": labels}, **({"spec": patch} if patch else {})}
+        replicated = {"replicatedJobs": [{"name": NODE, "template": {"spec": {"template": pod}}}]}
         spec = {"template": {"spec": replicated}}
         return {"runtimePatches": [{"manager": "arena.kubeflow.org/arena", "trainingRuntimeSpec": spec}]}
+    if not patch:
+        return {}
     if "podTemplateOverrides" in known:
         return {"podTemplateOverrides": [{"targetJobs": [{"name": NODE}], "spec": patch}]}
     return {"podSpecOverrides": [{"targetJobs": [{"name": NODE}], **patch}]}

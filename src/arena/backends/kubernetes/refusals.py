@@ -6,7 +6,7 @@ Pure: answers come in, one error goes out. The server's own words stay in it as 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -29,6 +29,15 @@ NAMED = {
     "Secret": ("--image-pull-secret", "secret"),
     "ConfigMap": ("--patch", "ConfigMap"),
 }
+
+
+# What a user can do who may not make them.
+AROUND = {
+    "trainingruntimes": "--restart-policy OnFailure takes the cluster's own runtime, which starts a failed replica again,"
+    " up to 6 times; engines: job makes a Job, which needs none",
+}
+# An operator's webhook, of what a job names and it has not seen.
+UNSEEN = re.compile(r'"(?P<name>[^"]+)" not found: specified (?P<kind>\w+) must be created before')
 
 
 class Place(Struct, frozen=True):
@@ -77,7 +86,7 @@ def refusal(answers: Answers, place: Place) -> ArenaError | None:
 def told(error: ArenaError, place: Place) -> ArenaError:
     """The refusal in arena's words; one that no rule knows stays as it is."""
     if is_right(error):
-        return _in_clear(error, place)
+        return _around(error, place)
     if not isinstance(error, Answered):
         return error
     found = next((found for rule in RULES if (found := rule(error.what, place))), None) or _of_kind(error, place)
@@ -86,11 +95,24 @@ def told(error: ArenaError, place: Place) -> ArenaError:
     return found
 
 
-def _in_clear(error: ArenaError, place: Place) -> ArenaError:
-    """A missing right, with the way around it where it keeps secret-looking values from travelling in a Secret."""
+def is_unseen(answer: object, helpers: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a job is refused only because one of its helpers is not there, or its operator has not seen it yet."""
+    match = UNSEEN.search(answer.what) if isinstance(answer, RefusedError) else None
+    wanted = (match["kind"].lower(), match["name"]) if match else ()
+    return any((one["kind"].lower(), one["metadata"].get("name")) == wanted for one in helpers)
+
+
+def _around(error: ArenaError, place: Place) -> ArenaError:
+    """A missing right, with the ways around it."""
     match = RIGHT.search(error.why)
-    if not match or match["resource"] != "secrets" or not place.hidden:
-        return error
+    resource = match["resource"] if match else ""
+    if resource in AROUND and place.flags:
+        return ForbiddenError(error.what, why=error.why, hint=f"{AROUND[resource]}; or {error.hint}")
+    return _in_clear(error, place) if resource == "secrets" and place.hidden else error
+
+
+def _in_clear(error: ArenaError, place: Place) -> ArenaError:
+    """A right that is missing for the Secret in which secret-looking values would travel."""
     flags = " ".join(f"--plain-env {name}" for name in place.hidden)
     what = f"{error.what}, and {', '.join(place.hidden)} looks secret"
     hint = f"{flags} sends it in clear, in the {place.kind} that others can read; or {error.hint}"

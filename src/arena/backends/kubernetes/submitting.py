@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -34,6 +35,8 @@ BUILT_IN = {
     ("v1", "PersistentVolumeClaim"): "/api/v1/namespaces/{}/persistentvolumeclaims",
     ("apps/v1", "Deployment"): "/apis/apps/v1/namespaces/{}/deployments",
 }
+PATCHES = "runtimePatches"  # parts of templates that a TrainJob does not have itself
+UNSEEN = 10.0  # seconds that an operator has to see what was made before its job
 
 
 class ChangedError(BackendError):
@@ -93,7 +96,7 @@ class Submission:
         """The job as it was made; where the connection broke it is sent again, as only one of that name can be."""
         path = self.path_of(self.made.thing)
         try:
-            return self.api.create(path, self.made.thing)
+            return self._make_seen(path)
         except UnknownOutcomeError:
             self.unsure = True  # what a job may need is not undone
             if not self.plan.run_id:  # nothing tells this job from another of its name
@@ -108,6 +111,17 @@ class Submission:
         self.unsure = False
         return made
 
+    def _make_seen(self, path: str) -> Manifest:
+        """The job as it was made, asked for again while its operator has not yet seen what was made before it."""
+        end = time.monotonic() + UNSEEN
+        while True:
+            try:
+                return self.api.create(path, self.made.thing)
+            except ArenaError as error:
+                if not refusals.is_unseen(error, self.made.helpers) or time.monotonic() > end:
+                    raise
+            time.sleep(0.1)
+
     def _mine(self, path: str) -> Manifest | None:
         """The job of this very run, if the server has it."""
         try:
@@ -117,7 +131,10 @@ class Submission:
         return found if (found["metadata"].get("labels") or {}).get(RUN_LABEL) == self.plan.run_id else None
 
     def ask(self) -> Manifest:
-        """The job as the server would make it, once it has said yes to one pod of each role too; nothing is written."""
+        """The job as the server would make it, once it has said yes to one pod of each role too; nothing is written.
+
+        A job that waits for one of its helpers only is as it was planned.
+        """
         pods = list(pods_of(self.made.thing, self.plan.name, self.namespace))
         named = sorted(named_by(self.made.thing, self.made.helpers))
         calls: list[Callable[[], Any]] = [self._dry(self.made.thing), *map(self._dry, pods)]
@@ -127,6 +144,7 @@ class Submission:
         thing, *others = answered
         *others, quotas, nodes, stored, same, helpers = others
         raise_first([same])
+        thing = self.made.thing if refusals.is_unseen(thing, self.made.helpers) else thing
         answers = Answers(
             thing=thing,
             pods=others[: len(pods)],
@@ -226,7 +244,9 @@ class Submission:
         self.warnings += [f"not all it needs goes when it is deleted: {refused[0]}"] if refused else []
 
     def _give(self, path: str, patch: Manifest) -> Callable[[], Any]:
-        return lambda: self.api.patch(path, patch, how="strategic")
+        """An owner more; of a kind of an operator's, which knows no such patch, the only one."""
+        known = any(path.startswith(one.format(self.namespace)) for one in BUILT_IN.values())
+        return lambda: self.api.patch(path, patch, how="strategic" if known else "merge")
 
     def _join(self, path: str, patch: Manifest) -> Callable[[], Any]:
         """One more owner of shared code; it is made again when its last other owner took it away meanwhile."""
@@ -326,6 +346,8 @@ def counted(node: Any, times: int = 1) -> Iterator[tuple[Manifest, int]]:
         if "template" in node:
             times *= int(node.get("replicas", node.get("parallelism", 1)))
         for key, value in node.items():
+            if key == PATCHES:
+                continue
             if key == "template" and isinstance(value, Mapping) and "containers" in (value.get("spec") or {}):
                 yield dict(value), times
             else:
