@@ -67,6 +67,8 @@ CASES: list[tuple[str, Any, str | None, list[str]]] = [
     ("a secret that is mounted", why(waits("ContainerCreating"), events=(
         warning("FailedMount", 'MountVolume.SetUp failed for volume "v" : secret "s1" not found'),)),
      "MissingVolume", ['secret "s1" not found', "make the secret 's1'"]),
+    ("an image of root's", why(waits("CreateContainerConfigError", "container has runAsNonRoot and image will run as root (pod: \"m\")")),
+     "RunsAsRoot", ["image will run as root", "runAsUser=1000"]),
     ("a secret of a variable", why(waits("CreateContainerConfigError", 'secret "s" not found')),
      "MissingConfig", ['secret "s" not found', "make the secret 's'"]),
     ("a key of a secret", why(waits("CreateContainerConfigError", "couldn't find key k in Secret ns/s")),

@@ -225,6 +225,15 @@ _PULLS = (
 )  # fmt: skip
 
 
+def _root(look: Look) -> Why | None:
+    stuck = [replica for replica in look.of(*CONFIG) if "runAsNonRoot" in replica.message]
+    if not stuck:
+        return None
+    text = f"{look.who(stuck)} cannot be started as root: {stuck[0].message.partition(' (')[0]}"
+    follow = "an image whose USER is a number (--image), or --set PATH.securityContext.runAsUser=1000"
+    return Why(cause="RunsAsRoot", text=text, evidence=look.said(stuck), next=follow)
+
+
 def _config(look: Look) -> Why | None:
     stuck = look.of(*CONFIG)
     if not stuck:
@@ -302,7 +311,7 @@ def _raw(look: Look) -> Why | None:
 
 
 RULES: tuple[Rule, ...] = (
-    _init, _image, _config, _claims, _never_fits, _unschedulable, _refused, _no_controller, _raw,
+    _init, _image, _root, _config, _claims, _never_fits, _unschedulable, _refused, _no_controller, _raw,
 )  # fmt: skip
 
 

@@ -29,6 +29,7 @@ ON_CLUSTERS: Mapping[str, tuple[str, ...]] = {
     "PodsRefused": ("FailedCreate", "FailedCreatePod"),
     "NoController": (),
     "ImagePull": ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"),
+    "RunsAsRoot": ("CreateContainerConfigError",),
     "MissingConfig": ("CreateContainerConfigError",),
     "MissingVolume": ("Unschedulable", "FailedMount", "FailedAttachVolume"),
     "InitContainer": ("InitContainerFailed",),

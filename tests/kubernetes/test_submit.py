@@ -178,9 +178,9 @@ def test_who_loses_a_name_leaves_the_helpers_of_who_has_it(
     place = made.backend("kubernetes")
     assert isinstance(place, KubernetesBackend)
     winner, loser = (Submission(place.api, made.plan(job)) for _ in range(2))
-    for acts in (loser.make_helpers, winner.carry_out) if first else (winner.carry_out, loser.make_helpers):
+    for acts in (loser.helpers.make, winner.carry_out) if first else (winner.carry_out, loser.helpers.make):
         acts()
-    loser.undo()
+    loser.helpers.undo()
     service = json.loads(bed.kubectl("-n", namespace, "get", "service", "race", "-o", "json"))
     assert [owner["name"] for owner in service["metadata"]["ownerReferences"]] == ["race"]
 

@@ -204,7 +204,8 @@ class KubernetesBackend:
         self, plan: Plan, act: Callable[[Submission], T], committed: Callable[[], None] = unheard
     ) -> tuple[T, Plan]:
         """What comes of a plan, and the plan: made anew, once, where what it was made with is no longer so."""
-        from arena.backends.kubernetes.submitting import ChangedError, Submission
+        from arena.backends.kubernetes.asking import ChangedError
+        from arena.backends.kubernetes.submitting import Submission
 
         submission = Submission(self.api, plan, self.read_defaults, committed)
         try:

@@ -234,13 +234,13 @@ class Records:
         """The runs whose end was not seen."""
         return frozenset(record.run_id for record in self._there() if not record.final)
 
-    def open(self, place: Place, seen: Seen, plan: Plan | None = None, *, mine: bool = True) -> Record:
+    def open(self, asked: Asked) -> Record:
         """The record of a job, made where there is none; OSError where the folder cannot be written."""
-        record = Record(self.path / seen.run_id)
+        record = Record(self.path / asked.run_id)
         if not (record.path / "run.json").exists():
             for folder in (self.state, record.path.parent, record.path):  # parents made in passing would be open to all
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            files.write(record.path / "run.json", asked_of(place, seen, plan, mine=mine))
+            files.write(record.path / "run.json", asked)
         return record
 
     def tidy(self) -> None:
@@ -302,12 +302,35 @@ class Records:
         return any((folder / run_id / "code.json").exists() for folder in (self.path, self.state / "runs"))
 
 
-def asked_of(place: Place, seen: Seen, plan: Plan | None, *, mine: bool) -> Asked:
-    """What is written down of a job when its record is begun."""
-    job = plan.job if plan else seen.job
-    plain, secret = secrets.split(job.env) if job else ({}, {})
-    context = plan.context if plan else Context()
+def planned(place: Place, plan: Plan, ref: Ref, user: str) -> Asked:
+    """What is written down of a job that was submitted just now."""
+    context = plan.context
     return Asked(
+        **_of_job(plan.job),
+        run_id=ref.run_id,
+        name=ref.name,
+        namespace=ref.namespace,
+        context=place.context,
+        server=place.server,
+        uid=ref.uid,
+        engine=ref.kind,
+        trainer=ref.kind,
+        typed=tuple(secrets.mask_words(context.typed)),
+        cwd=context.cwd,
+        code=context.code,
+        user=user,
+        parent=context.parent,
+        managed_by="arena" if plan.job else "",
+        created=files.now(),
+        patch=dict(context.patch),
+        sets=context.sets,
+    )
+
+
+def found(place: Place, seen: Seen, *, mine: bool) -> Asked:
+    """What is written down of a job that others made, or another machine."""
+    return Asked(
+        **_of_job(seen.job),
         run_id=seen.run_id,
         name=seen.name,
         namespace=seen.namespace or place.namespace,
@@ -316,20 +339,24 @@ def asked_of(place: Place, seen: Seen, plan: Plan | None, *, mine: bool) -> Aske
         uid=seen.uid,
         engine=seen.engine,
         trainer=seen.trainer,
-        type=jobs.place(type(job)) if job else "",
-        job=msgspec.to_builtins(structs.replace(job, env=plain)) if job else {},
-        secrets=tuple(secret),
-        typed=tuple(secrets.mask_words(context.typed)) if plan else seen.typed,
-        cwd=context.cwd,
-        code=context.code,
+        typed=seen.typed,
         user=seen.user,
         mine=mine,
-        parent=context.parent or seen.parent,
+        parent=seen.parent,
         managed_by=seen.managed_by,
         created=seen.observed.created,
-        patch=dict(context.patch or seen.patch),
-        sets=context.sets or seen.sets,
+        patch=dict(seen.patch),
+        sets=seen.sets,
     )
+
+
+def _of_job(job: Job | None) -> dict[str, Any]:
+    """A job as a record has it: without the values that look secret."""
+    if job is None:
+        return {}
+    plain, secret = secrets.split(job.env)
+    values = msgspec.to_builtins(structs.replace(job, env=plain))
+    return {"type": jobs.place(type(job)), "job": values, "secrets": tuple(secret)}
 
 
 def glance_of(seen: Seen) -> Glance:

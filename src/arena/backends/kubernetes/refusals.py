@@ -33,8 +33,8 @@ NAMED = {
 
 # What a user can do who may not make them.
 AROUND = {
-    "trainingruntimes": "--restart-policy OnFailure takes the cluster's own runtime, which starts a failed replica again,"
-    " up to 6 times; engines: job makes a Job, which needs none",
+    "trainingruntimes": "--restart-policy OnFailure takes the cluster's own runtime, which starts a failed replica"
+    " again, up to 6 times; engines: job makes a Job, which needs none",
 }
 # An operator's webhook, of what a job names and it has not seen.
 UNSEEN = re.compile(r'"(?P<name>[^"]+)" not found: specified (?P<kind>\w+) must be created before')

@@ -19,7 +19,7 @@ from msgspec import structs
 
 from arena import files, status
 from arena.backends.base import Context, LogLine, LogQuery, Plan, Query, Ref, Warnings, unheard
-from arena.backends.kubernetes import reading, travel
+from arena.backends.kubernetes import reading, records, travel
 from arena.backends.kubernetes.backend import KubernetesBackend, matches
 from arena.backends.kubernetes.reading import Found
 from arena.backends.kubernetes.records import Glance, Place, Record, Records, joined, unwritable
@@ -27,7 +27,7 @@ from arena.errors import ArenaError, BackendError, ForbiddenError, NotFoundError
 from arena.kube.errors import RefusedError
 from arena.quantity import format_age
 from arena.settings import Settings
-from arena.status import Observed, Seen
+from arena.status import Seen
 
 ABSENT = (NotFoundError, BackendError, ForbiddenError)
 ENDING = 5.0  # seconds for the last lines of a job that was ended
@@ -70,7 +70,7 @@ class RememberingBackend(KubernetesBackend):
         ref = super().submit(plan, replace=replace, force=force, committed=committed)
         with self._writing():
             if self.records.get(ref.run_id) is None:
-                self.records.open(self._place_of(ref), _new(plan, ref, self.user), plan)
+                self.records.open(records.planned(self._place_of(ref), plan, ref, self.user))
                 if plan.context.again or _brings_code(plan):
                     threading.Thread(target=self._keep_code, args=(ref.run_id, plan.context), name="arena-code").start()
             self.records.tidy()
@@ -169,7 +169,8 @@ class RememberingBackend(KubernetesBackend):
         try:
             record = self.records.get(seen.run_id)
             if record is None and begin:
-                record = self.records.open(self._place_of(_ref(seen)), seen, mine=seen.user == self.user)
+                place = self._place_of(_ref(seen))
+                record = self.records.open(records.found(place, seen, mine=seen.user == self.user))
             if record is None:
                 return seen
             if glance := record.glance():
@@ -370,25 +371,6 @@ def _explain(record: Record) -> None:
 def _brings_code(plan: Plan) -> bool:
     job = plan.job
     return bool(job and travel.brings_code(job, plan.context) and not job.sync_mode)
-
-
-def _new(plan: Plan, ref: Ref, user: str) -> Seen:
-    """A job as it is when it has just been made."""
-    observed = Observed(created=files.now())
-    return Seen(
-        name=ref.name,
-        run_id=ref.run_id,
-        uid=ref.uid,
-        status=status.decide(observed),
-        observed=observed,
-        backend="kubernetes",
-        namespace=ref.namespace,
-        trainer=ref.kind,
-        engine=ref.kind,
-        job=plan.job,
-        user=user,
-        managed_by="arena",
-    )
 
 
 def _ref(seen: Seen) -> Ref:

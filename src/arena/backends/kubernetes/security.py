@@ -1,0 +1,53 @@
+"""Pods that a namespace of the pod security level `restricted` takes: without privileges, and not as root."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import structs
+
+from arena.backends.base import Plan
+from arena.engines.base import Manifest
+
+POD = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+CONTAINER = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+NOTE = (
+    "namespace {!r} takes restricted pods only: they run without privileges and not as root;"
+    " an image whose user is root needs --set with a runAsUser"
+)
+
+
+def restrict(plan: Plan) -> Plan:
+    """The plan with pods that `restricted` takes; what was set is kept, and judged by the server."""
+    thing = _restricted(plan.data.thing)
+    made = structs.replace(plan.data, thing=thing)
+    note = NOTE.format(made.namespace)
+    return structs.replace(plan, data=made, steps=(*made.helpers, thing), notes=(*plan.notes, note))
+
+
+def _restricted(node: Any) -> Any:
+    """An object with all the pod templates below it restricted."""
+    if isinstance(node, list):
+        return [_restricted(one) for one in node]
+    if not isinstance(node, Mapping):
+        return node
+    if "containers" in (node.get("spec") or {}):
+        return {**node, "spec": restricted(node["spec"])}
+    return {key: _restricted(value) for key, value in node.items()}
+
+
+def restricted(spec: Manifest) -> Manifest:
+    """What a pod is made of, restricted.
+
+    >>> found = restricted({"containers": [{"name": "c", "securityContext": {"runAsUser": 7}}]})
+    >>> found["securityContext"]["runAsNonRoot"], found["containers"][0]["securityContext"]["runAsUser"]
+    (True, 7)
+    """
+    kinds = [kind for kind in ("initContainers", "containers") if kind in spec]
+    containers: Manifest = {kind: [_with(CONTAINER, one) for one in spec[kind]] for kind in kinds}
+    return {**_with(POD, spec), **containers}
+
+
+def _with(usual: Mapping[str, Any], one: Mapping[str, Any]) -> Manifest:
+    return {**one, "securityContext": {**usual, **(one.get("securityContext") or {})}}
