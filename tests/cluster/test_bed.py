@@ -209,17 +209,21 @@ def simulated_pod(number: int) -> dict[str, object]:
     return {"metadata": {"name": f"p-{number}"}, "spec": spec}
 
 
-def test_simulated_nodes_run_thousands_of_pods(bed: Bed) -> None:
-    """500 nodes and 4,000 pods: over 30 s by its size. How long it takes is printed; docs/testbed.md has the figure."""
-    api = bed.api()
-    api.post("/api/v1/namespaces", {"metadata": {"name": "load"}})
-    wait_for("account", lambda: api.get("/api/v1/namespaces/load/serviceaccounts/default"))
-    start = time.monotonic()
-    api.post_all("/api/v1/nodes", [simulated_node(number) for number in range(NODES)])
-    api.post_all("/api/v1/namespaces/load/pods", [simulated_pod(number) for number in range(PODS)])
-    wait_for("thousands of running pods", lambda: running(api) == PODS, 150, every=3)
-    print(f"{NODES} nodes and {PODS} pods in {time.monotonic() - start:.0f} s")
-    assert len(api.get("/api/v1/nodes")["items"]) >= NODES
+def test_simulated_nodes_run_thousands_of_pods() -> None:
+    """500 nodes and 4,000 pods: over 30 s by its size. How long it takes is printed; docs/testbed.md has the figure.
+
+    On a test bed of its own: so many nodes keep a machine busy as long as they are there.
+    """
+    with Bed.start(kubelet=False) as bed:
+        api = bed.api()
+        api.post("/api/v1/namespaces", {"metadata": {"name": "load"}})
+        wait_for("account", lambda: api.get("/api/v1/namespaces/load/serviceaccounts/default"))
+        start = time.monotonic()
+        api.post_all("/api/v1/nodes", [simulated_node(number) for number in range(NODES)])
+        api.post_all("/api/v1/namespaces/load/pods", [simulated_pod(number) for number in range(PODS)])
+        wait_for("thousands of running pods", lambda: running(api) == PODS, 150, every=3)
+        print(f"{NODES} nodes and {PODS} pods in {time.monotonic() - start:.0f} s")
+        assert len(api.get("/api/v1/nodes")["items"]) == NODES
 
 
 def running(api: Api) -> int:
