@@ -203,8 +203,10 @@ class KubernetesBackend:
     def _current(
         self, plan: Plan, act: Callable[[Submission], T], committed: Callable[[], None] = unheard
     ) -> tuple[T, Plan]:
-        """What comes of a plan, and the plan: made anew, once, where what it was made with is no longer so."""
+        """What comes of a plan, and the plan: another one, once each, where the namespace is not as it was made for."""
+        from arena.backends.kubernetes import security
         from arena.backends.kubernetes.asking import ChangedError
+        from arena.backends.kubernetes.refusals import PodSecurityError
         from arena.backends.kubernetes.submitting import Submission
 
         submission = Submission(self.api, plan, self.read_defaults, committed)
@@ -213,8 +215,12 @@ class KubernetesBackend:
         except ChangedError:
             plan = self.plan(plan.made_of, plan.context)
             self.notes.add(f"the namespace's defaults have changed: {', '.join(plan.facts)}")
-            submission = Submission(self.api, plan, None, committed)
-            done = act(submission)
+            return self._current(plan, act, committed)
+        except PodSecurityError as error:
+            if not security.can_restrict(plan, error.level):
+                raise
+            self.notes.add(security.NOTE.format(self.namespace))
+            return self._current(security.restrict(plan), act, committed)
         for line in submission.warnings:
             self.notes.add(line)
         return done, plan

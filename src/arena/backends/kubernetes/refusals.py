@@ -67,6 +67,12 @@ class Answers(Struct, frozen=True, kw_only=True):
     queued: bool = False
 
 
+class PodSecurityError(ForbiddenError):
+    """The namespace takes pods of a higher pod security level only; `level` says of which."""
+
+    level = ""
+
+
 def refusal(answers: Answers, place: Place) -> ArenaError | None:
     """Why the job cannot be made, most telling first; None where nobody is against it.
 
@@ -186,7 +192,9 @@ def _security(said: str, place: Place) -> ArenaError | None:
     elif flag := next((flag for word, flag in INSECURE if word in match[2]), ""):
         hint = flag
     what = f"namespace {place.namespace!r} takes {match[1]} pods only: {', '.join(dict.fromkeys(fields)) or match[2]}"
-    return ForbiddenError(what, why=match[2], hint=hint)
+    error = PodSecurityError(what, why=match[2], hint=hint)
+    error.level = match[1]
+    return error
 
 
 def _webhook_down(said: str, place: Place) -> ArenaError | None:

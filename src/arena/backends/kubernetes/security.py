@@ -12,18 +12,19 @@ from arena.engines.base import Manifest
 
 POD = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
 CONTAINER = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
-NOTE = (
-    "namespace {!r} takes restricted pods only: they run without privileges and not as root;"
-    " an image whose user is root needs --set with a runAsUser"
-)
+NOTE = "namespace {!r} takes restricted pods only: these have no privileges and do not run as root"
+
+
+def can_restrict(plan: Plan, level: str) -> bool:
+    """Whether the pods of a plan of ours can be what a namespace of this level takes, and are not yet."""
+    return level == "restricted" and plan.job is not None and _restricted(plan.data.thing) != plan.data.thing
 
 
 def restrict(plan: Plan) -> Plan:
     """The plan with pods that `restricted` takes; what was set is kept, and judged by the server."""
     thing = _restricted(plan.data.thing)
     made = structs.replace(plan.data, thing=thing)
-    note = NOTE.format(made.namespace)
-    return structs.replace(plan, data=made, steps=(*made.helpers, thing), notes=(*plan.notes, note))
+    return structs.replace(plan, data=made, steps=(*made.helpers, thing))
 
 
 def _restricted(node: Any) -> Any:
