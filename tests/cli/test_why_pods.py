@@ -66,10 +66,9 @@ WAITING: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("cause", WAITING)
-def test_what_keeps_a_pod_from_starting(cluster: Any, name: str, cause: str) -> None:
+def test_what_keeps_a_pod_from_starting(cluster: Any, node: Bed, space: str, name: str, cause: str) -> None:
     spec, text, step = WAITING[cause]
-    made = cluster("submit", "-f", str(cluster.file("job.json", job(name, **spec))))
-    assert made.exit_code == 0, made.stderr
+    node.kubectl("-n", space, "create", "-f", "-", given=job(name, **spec))
     found = because(cluster, name, cause)
     assert text in found["text"]
     assert step in found["next"]
@@ -78,9 +77,9 @@ def test_what_keeps_a_pod_from_starting(cluster: Any, name: str, cause: str) -> 
     cluster("delete", name)
 
 
-def test_a_claim_that_is_deleted_after_the_check(cluster: Any, name: str) -> None:
+def test_a_claim_that_nobody_checked(cluster: Any, node: Bed, space: str, name: str) -> None:
     spec: dict[str, Any] = {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "nope"}}]}
-    assert cluster("submit", "-f", str(cluster.file("job.json", job(name, **spec)))).exit_code == 0
+    node.kubectl("-n", space, "create", "-f", "-", given=job(name, **spec))
     found = because(cluster, name, "MissingVolume")
     assert '"nope" not found' in found["text"]
     cluster("delete", name)

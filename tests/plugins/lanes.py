@@ -4,18 +4,29 @@ Tests that need no cluster keep this machine busy and measure it, so they run on
 test bed mostly wait for its pods, and each may run on whichever worker is free, on that worker's own test bed.
 """
 
+from collections.abc import Generator
+
 import pytest
+from _pytest.nodeid import NodeId
 
 MACHINE = "machine"
 ON_A_BED = ("cluster", "kubelet")
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give each test its lane."""
-    for item in items:
-        if lane := lane_of(item):
-            item.add_marker(pytest.mark.xdist_group(lane))
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None, None, None]:
+    """Give each test its lane where there are several workers."""
+    found = yield
+    if getattr(config.option, "loadgroup", False):
+        for item in items:
+            if lane := lane_of(item):
+                _mark(item, lane)
+    return found
+
+
+def _mark(item: pytest.Item, lane: str) -> None:
+    """Put the lane behind the test's id, where xdist looks for it: xdist 3.8 itself cannot do so since pytest 9.2."""
+    item._id = NodeId.parse(f"{item.nodeid}@{lane}")
 
 
 def lane_of(item: pytest.Item) -> str:
