@@ -201,6 +201,8 @@ def _without_place(work: Work, known: frozenset[str]) -> list[str]:
     spec = pods.template(work, work.roles[0], NODE)["spec"]
     places = {*PLACES, *(() if "podSpecOverrides" in known or not known else LATER_PLACES)}
     others = [name for name in spec if name not in {*places, "containers", "initContainers", "restartPolicy"}]
+    others += ["--image-pull-policy"] if work.job.image_pull_policy else []
+    others += ["--rdma"] if any(role.rdma for role in work.roles) else []
     return others + [f"--sync-mode ({one['name']})" for one in spec.get("initContainers", ()) if one["name"] != CODE]
 
 
