@@ -248,14 +248,30 @@ def _folders() -> list[Layout]:
 
 
 def _reserve() -> tuple[Layout, int]:
-    """The first free number, and the lock that says it is taken."""
+    """The next free number, and the lock that says it is taken."""
     beds().mkdir(parents=True, exist_ok=True)
-    for number in range(1, LAST_NUMBER + 1):
+    for number in _numbers():
         place = layout(number)
         with contextlib.suppress(FileExistsError):
             if not place.is_taken:
-                return place, _make_folder(place)
+                lock = _make_folder(place)
+                _given().write_text(str(number))
+                return place, lock
     raise BedError(f"{LAST_NUMBER} test beds run already", "python -m testbed down --all")
+
+
+def _numbers() -> list[int]:
+    """All numbers, those first that were given longest ago: who asks whether one is gone must not find its heir."""
+    try:
+        last = int(_given().read_text())
+    except (FileNotFoundError, ValueError):
+        last = 0
+    return [*range(last + 1, LAST_NUMBER + 1), *range(1, last + 1)]
+
+
+def _given() -> Path:
+    """Where the last number stands that was given."""
+    return beds().with_name("given")
 
 
 def _make_folder(place: Layout) -> int:

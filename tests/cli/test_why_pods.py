@@ -38,10 +38,10 @@ def because(cluster: Any, name: str, cause: str) -> Any:
     return cluster.until(look, 50)
 
 
-def job(name: str, policy: str = "Never", **spec: Any) -> str:
+def job(name: str, policy: str = "Never", retries: int = 0, **spec: Any) -> str:
     template = {"spec": {"restartPolicy": policy, "containers": [MAIN], **spec}}
     thing = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}}
-    return json.dumps({**thing, "spec": {"backoffLimit": 0, "template": template}})
+    return json.dumps({**thing, "spec": {"backoffLimit": retries, "template": template}})
 
 
 SECRET = {"name": "A", "valueFrom": {"secretKeyRef": {"name": "nosec", "key": "k"}}}
@@ -115,7 +115,7 @@ def test_its_own_time_limit(cluster: Any, name: str) -> None:
 
 def test_a_crash_that_is_started_again(cluster: Any, name: str) -> None:
     spec = {"containers": [{**MAIN, "command": ["sh", "-c", "echo boom; exit 3"]}]}
-    assert cluster("submit", "-f", str(cluster.file("job.json", job(name, "OnFailure", **spec)))).exit_code == 0
+    assert cluster("submit", "-f", str(cluster.file("job.json", job(name, "OnFailure", 3, **spec)))).exit_code == 0
     found = because(cluster, name, "ExitCode")
     assert "code 3" in found["text"]
     cluster("delete", name)

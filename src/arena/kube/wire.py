@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os
 import socket
 import threading
 import time
@@ -65,6 +66,7 @@ class Wire:
         self._clock: tuple[str, float] | None = None
         self._lock = threading.Lock()
         self._clients: dict[_Kind, httpx2.Client] = {}
+        self._process = os.getpid()
 
     def ask(
         self,
@@ -77,6 +79,7 @@ class Wire:
         content: str = JSON,
     ) -> httpx2.Response:
         """A whole answer; what the server refuses is raised."""
+        self._after_fork()
         patience = self.access.timeout or (READ if method == "GET" else WRITE)
         return self._ask(_Asked(method, _target(path, query), body, accept, content, patience=patience))
 
@@ -95,6 +98,7 @@ class Wire:
 
         With headers it is a websocket: what it starts is not started twice. `Stopped` is raised when `stop` is set.
         """
+        self._after_fork()
         asked = _Asked("GET", _target(path, query), accept="*/*", patience=first, headers=tuple(headers))
         with self.stops.guard(stop) as guard:
             response = self._ask(asked, guard)
@@ -103,6 +107,14 @@ class Wire:
                 yield Open(response, guard, self.access)
             finally:
                 response.close()
+
+    def _after_fork(self) -> None:
+        """A child has connections and locks of its own: its parent's stay as they are, for the parent to go on with."""
+        if self._process == os.getpid():
+            return
+        self._parents = self._clients, self.stops
+        self._process, self._clients = os.getpid(), {}
+        self._lock, self.stops = threading.Lock(), Stops()
 
     def ahead(self) -> timedelta:
         """By how much the server's clock is ahead of this machine's; answers tell it in whole seconds."""
