@@ -27,6 +27,7 @@ WORK_PACKAGES = (
     "procps",
     "python3",
     "python3-mpi4py",
+    "rsync",
     "tar",
 )
 WORK_ENVIRONMENT = {

@@ -254,7 +254,7 @@ def _make(words: str) -> str:
 
 def _init(look: Look) -> Why | None:
     stuck = look.of("InitContainerFailed") or tuple(
-        r for r in look.of("CrashLoopBackOff") if re.search(r"container=(arena-code|sync|git)", r.message)
+        r for r in look.of("CrashLoopBackOff") if re.search(r"container=(arena-code|init-code|sync|git)", r.message)
     )
     return _init_failed(stuck[0], look.name) if stuck else None
 

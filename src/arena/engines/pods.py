@@ -31,6 +31,7 @@ OWN_INITS = ("arena-code", "arena-peers")
 INDEX_VARIABLE = "ARENA_INDEX"
 INDEX_ANNOTATION = "batch.kubernetes.io/job-completion-index"
 # What the runtime writes in the program's place where the kernel would not start it; the container has code 1 then.
+NEVER_STARTED = ("StartError", "ContainerCannotRun")
 NOT_STARTED = r"exec [^\n]*: (no such file or directory|exec format error|permission denied)"
 UNREAD = "Error on reading termination message"  # the kubelet's, where a container ended too soon
 # $1 the folder, $2 the archive, $3 its hash. Any sh will do, with tar (and gzip) or any Python; what no program
@@ -370,7 +371,7 @@ def _code(end: Terminated) -> tuple[int, str]:
     """The exit code as a shell would give it: a container that could not start has 128, only its message tells why."""
     if end.exit_code == 1 and re.fullmatch(NOT_STARTED, end.message.strip()):
         return (127 if "no such file" in end.message else 126), "StartError"
-    if end.reason not in ("StartError", "ContainerCannotRun"):
+    if end.reason not in NEVER_STARTED:
         return end.exit_code, "" if end.reason in ("Completed", "Error") and end.exit_code == 0 else end.reason
     missing = re.search(r"no such file or directory|not found", end.message)
     return (127 if missing else 126), end.reason
@@ -383,14 +384,19 @@ def waiting(pod: Pod, status: ContainerStatus | None) -> tuple[str, str]:
             return condition.reason, condition.message
     for init in pod.status.init_container_statuses:
         if init.state.terminated and init.state.terminated.exit_code:
-            end = init.state.terminated
-            return "InitContainerFailed", f"{init.name} ended with code {end.exit_code}: {end.message}".rstrip(": \n")
+            return "InitContainerFailed", _init_ended(init.name, init.state.terminated)
         if init.state.waiting and init.state.waiting.reason != "PodInitializing":
             return init.state.waiting.reason, init.state.waiting.message
     if status and status.state.waiting:
         reason, message = status.state.waiting.reason, status.state.waiting.message
         return reason, runtimes.plain(message) if reason == "RunContainerError" else message
     return "", ""
+
+
+def _init_ended(name: str, end: Terminated) -> str:
+    if end.reason in NEVER_STARTED:
+        return f"{name} could not start: {runtimes.plain(end.message)}"
+    return f"{name} ended with code {end.exit_code}: {end.message}".rstrip(": \n")
 
 
 def _changed(replica: Replica, **values: Any) -> Replica:
