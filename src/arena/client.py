@@ -32,7 +32,7 @@ from arena.errors import (
     WaitTimeoutError,
 )
 from arena.job import Job, check
-from arena.secrets import MASK
+from arena.secrets import MASK, masked_in
 from arena.settings import Settings
 from arena.status import Seen, State
 
@@ -172,6 +172,13 @@ class Client:
 
     def parentage(self, parent: Seen, code: str) -> dict[str, Any]:
         """What the context of a rerun takes from its parent: its id, its code if it is recorded, and its changes."""
+        changes = [parent.patch, *({path.rpartition(".")[2]: value} for path, value in parent.sets)]
+        if masked := masked_in(changes):
+            raise SpecError(
+                f"the values of {', '.join(masked)} in --set or --patch are not stored",
+                why="they look secret",
+                hint="submit it again with its flags; --env keeps a value that looks secret in a Secret",
+            )
         again = parent.run_id if code == "recorded" and self.has_code(parent.run_id) else ""
         return {"parent": parent.run_id, "again": again, "patch": parent.patch, "sets": parent.sets}
 

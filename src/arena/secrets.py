@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 MASK = "***"
 
@@ -72,6 +73,35 @@ def split(env: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
     """The plain and the secret part of an environment."""
     secret = {name: value for name, value in env.items() if looks_secret(name, value)}
     return {name: value for name, value in env.items() if name not in secret}, secret
+
+
+def mask_object(node: Any, name: str = "") -> Any:
+    """A part of a Kubernetes object with `***` for what looks secret: by its key, or as the value of a variable.
+
+    >>> mask_object({"env": [{"name": "HF_TOKEN", "value": "hf_x"}], "password": "p", "image": "i:1"})
+    {'env': [{'name': 'HF_TOKEN', 'value': '***'}], 'password': '***', 'image': 'i:1'}
+    """
+    if isinstance(node, Mapping):
+        own = str(node.get("name", ""))
+        return {key: mask_object(value, own if key == "value" else str(key)) for key, value in node.items()}
+    if isinstance(node, list | tuple):
+        return [mask_object(one, name) for one in node]
+    return MASK if isinstance(node, str) and looks_secret(name, node) else node
+
+
+def mask_sets(sets: Iterable[tuple[str, Any]]) -> tuple[tuple[str, Any], ...]:
+    """Paths of an object and their values, without what looks secret."""
+    return tuple((path, mask_object(value, path.rpartition(".")[2])) for path, value in sets)
+
+
+def masked_in(node: Any, name: str = "") -> list[str]:
+    """The names of what is masked in a part of an object."""
+    if isinstance(node, Mapping):
+        own = str(node.get("name", ""))
+        return [one for key, value in node.items() for one in masked_in(value, own if key == "value" else str(key))]
+    if isinstance(node, list | tuple):
+        return [found for one in node for found in masked_in(one, name)]
+    return [name] if node == MASK else []
 
 
 def mask(mapping: Mapping[str, str]) -> dict[str, str]:

@@ -52,6 +52,11 @@ def test_this_machine_takes_no_object(here: Any, arena: Any) -> None:
     assert (result.exit_code, "-b kubernetes" in result.stderr) == (5, True)
 
 
+def test_the_word_for_it_is_no_type(here: Any) -> None:
+    result = here("submit", "object")
+    assert (result.exit_code, "arena submit -f FILE" in result.stderr) == (2, True)
+
+
 @pytest.mark.parametrize("flags", [["--set", "spec.a=1"], ["--patch", "p.yaml"]])
 def test_on_this_machine_they_are_noted(here: Any, arena: Any, flags: list[str]) -> None:
     arena.file("p.yaml", "spec: {}\nmetadata: {labels: {a: b}}")

@@ -1,10 +1,11 @@
 """`--set` and `--patch` are a part of what was typed: the object remembers them, and so does the record."""
 
+import json
 from typing import Any
 
 import pytest
 
-from cluster.spaces import Space
+from cluster.spaces import Space, refused
 
 pytestmark = pytest.mark.cluster
 
@@ -31,3 +32,14 @@ def test_a_rerun_changes_the_object_as_its_parent_did(space: Space) -> None:
 def items(found: Any) -> list[Any]:
     """The objects that a dry run printed."""
     return found["items"] if found["kind"] == "List" else [found]
+
+
+def test_what_looks_secret_in_a_change_is_not_remembered(space: Space) -> None:
+    change = ("--set", "spec.template.metadata.annotations.api_token=hunter2xyz")
+    assert space.cli("submit", "job", "--name", "first", *change, "--", "true").exit_code == 0
+    (thing,) = items(json.loads(space.kubectl("get", "job", "first", "-o", "json")))
+    assert thing["spec"]["template"]["metadata"]["annotations"]["api_token"] == "hunter2xyz"
+    assert "hunter2xyz" not in json.dumps(thing["metadata"])
+    assert [path for path in space.cli.state.rglob("*.json") if "hunter2xyz" in path.read_text()] == []
+    again = space.cli("rerun", "first", "--name", "again")
+    refused(again, 2, "api_token in --set or --patch are not stored")

@@ -113,3 +113,54 @@ def test_an_operator_that_was_installed_meanwhile(space: Space, proxy: FaultProx
     proxy.clear()
     assert submit(space, CONF, job()).exit_code == 0
     assert space.cli("submit", "job", "--name", "x", "true").exit_code == 0
+
+
+def test_what_a_file_brings_itself_is_not_missed(space: Space) -> None:
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "trainer"}}
+    thing = job()
+    thing["spec"]["template"]["spec"]["serviceAccountName"] = "trainer"
+    refused(submit(space, CONF, thing), 3, "there is no ServiceAccount 'trainer'")
+    made = submit(space, CONF, account, thing)
+    assert made.exit_code == 0, made.stderr
+
+
+def test_the_same_file_can_be_sent_again(space: Space) -> None:
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "door"}, "stringData": {"key": "open"}}
+    ports = {"ports": [{"port": 80}], "clusterIP": "None"}
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "own"}, "spec": ports}
+    storage = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1024Mi"}}}
+    claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "disk"}, "spec": storage}
+    for _ in range(2):
+        made = submit(space, CONF, secret, service, claim, job())
+        assert made.exit_code == 0, made.stderr
+        space.cli("delete", "own", "--force")
+    refused(submit(space, {**secret, "stringData": {"key": "other"}}, job()), 4, "another data.key")
+
+
+def test_a_helper_needs_a_name(space: Space) -> None:
+    refused(submit(space, {**CONF, "metadata": {"generateName": "c-"}}, job()), 2, "ConfigMap beside the job needs")
+
+
+def test_flags_change_it_within_its_kind(space: Space) -> None:
+    refused(submit(space, CONF, job(), more=("--set", "kind=Pod")), 2, "kind cannot be patched")
+    refused(submit(space, CONF, job(), more=("--set", "metadata=null")), 2, "metadata")
+
+
+def test_nothing_is_replaced_by_what_cannot_be(space: Space) -> None:
+    assert submit(space, CONF, job()).exit_code == 0
+    thing = job()
+    thing["spec"]["template"]["spec"]["volumes"] = [{"name": "v", "persistentVolumeClaim": {"claimName": "gone"}}]
+    refused(submit(space, CONF, thing, more=("--replace", "--force")), 3, "there is no claim 'gone'")
+    assert "job.batch/own" in there(space)
+
+
+def test_an_exported_job_is_another_run_when_it_is_sent_again(space: Space) -> None:
+    env = {"ARENA_UPLOAD_MAX": "0"}
+    assert space.cli("submit", "job", "--name", "own", "--", "true", env=env).exit_code == 0
+    exported = space.cli.file("exported.yaml", space.cli("export", "own", "--manifest").stdout)
+    space.cli("delete", "own", "--force")
+    sent = space.cli("submit", "-f", str(exported))
+    assert sent.exit_code == 0, sent.stderr
+    runs = [run["runId"] for run in space.cli("history", "-o", "json").json]
+    assert len(set(runs)) == 2
+    assert space.cli("get", "own", "-o", "json").json["runId"] in runs

@@ -54,7 +54,8 @@ def _print_manifest(handle: Handle) -> None:
 
     job = handle.job()
     cluster_of(handle.client, "a manifest")
-    plan = handle.client.plan(job, creates="run" if job.type_name == "job" else "type", dry="client")
+    plan = handle.client.plan(job, creates="run" if job.type_name == "job" else "type", dry="client",
+                              patch=seen.patch, sets=seen.sets)  # fmt: skip
     common.say(f"{handle.name} is not in the cluster: this is what its recorded job becomes now")
     output.emit_objects([one for one in plan.steps if one["kind"] != "Secret"][-1:], "yaml")
 

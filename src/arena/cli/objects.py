@@ -22,8 +22,11 @@ def is_object(text: str) -> bool:
 
     >>> is_object("apiVersion: batch/v1\\nkind: Job"), is_object("type: job")
     (True, False)
+    >>> is_object("type: job\\ncommand: |\\n  apiVersion: v1\\n  kind: Job")
+    False
     """
-    return all(re.search(rf"""(?m)(?:^|[{{,])\s*["']?{key}["']?\s*:""", text) for key in ("apiVersion", "kind"))
+    begin = r"[{,]\s*" if text.lstrip().startswith("{") else "^"
+    return all(re.search(rf"""(?m){begin}["']?{key}["']?\s*:""", text) for key in ("apiVersion", "kind"))
 
 
 def cluster_of(client: Client, what: str) -> KubernetesBackend:
@@ -55,17 +58,16 @@ def _objects(given: Mapping[str, Any]) -> Objects:
     from msgspec.structs import replace
 
     from arena import runfile
+    from arena.backends.base import Context
+    from arena.backends.kubernetes.planning import patched
     from arena.backends.kubernetes.sending import objects_of
-    from arena.engines import documents, patching
+    from arena.engines import documents
 
     file = given["file"]
     label = runfile.label(file)
     found = objects_of(documents.read_documents(runfile.read_text(file), label), label)
     changes = run.changes(given)
-    thing = patching.apply_patch(found.thing, changes.get("patch", {}))
-    for path, value in changes.get("sets", ()):
-        thing = patching.set_path(thing, path, value)
-    return replace(found, thing=thing)
+    return replace(found, thing=patched(found.thing, Context(**changes))) if changes else found
 
 
 submit = click.Command(

@@ -172,6 +172,8 @@ class Submit(click.Group):
         return [CompletionItem(name) for name in jobs.names() if name.startswith(incomplete)]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if args[:1] == [OBJECT]:
+            raise click.UsageError(f"{OBJECT} is no type: arena submit -f FILE sends an operator's own object")
         flags_first = not args or (args[0].startswith("-") and args[0] not in ("-h", "--help"))
         if flags_first and not ctx.resilient_parsing:
             args = _type_first(args)
@@ -253,13 +255,20 @@ def submit_again(ctx: click.Context, job: Job, words: list[str], parent: Seen | 
 
     What changed the parent's object changes this one, too: a new --patch instead of the old, each new --set after them.
     """
+    code_option = JobOption(
+        ["--code"],
+        metavar="recorded|here",
+        type=click.Choice(["recorded", "here"]),
+        default="recorded",
+        common=True,
+        help="The recorded code, or what is here now.",
+    )
     command = JobCommand(
         "rerun",
         kind=type(job),
         interspersed=True,
         callback=_again,
-        params=[*making(), JobOption(["--code"], metavar="recorded|here", type=click.Choice(["recorded", "here"]),
-                                     default="recorded", common=True, help="The recorded code, or what is here now.")],
+        params=[*(one for one in making() if one.name != "file"), code_option],
         help="Run a job again with its recorded code; words after -- replace the program's.",
     )  # fmt: skip
     common.placed(command)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
 
     from arena.client import Client, Handle
     from arena.status import Seen
+
+    Came = tuple[str, Seen | Exception]  # a job, and how it ended or why that is not known
+
+TICK = 0.2
 
 
 @click.command(
@@ -49,10 +54,12 @@ def wait(ctx: click.Context, /, names: tuple[str, ...], kind: str, record: str, 
     alone = len(names) == 1 and not _selects(asked)
     seens: dict[str, Seen] = {}
     codes: dict[str, int] = {}
-    with Signals():
+    with Signals() as signals:
         try:
             for name, end in _ends(jobs, *limits):
-                codes[name] = _told(jobs[name], end, as_json=fmt == "json")
+                with signals.hold() as begin:
+                    begin()
+                    codes[name] = _told(jobs[name], end, as_json=fmt == "json")
                 if not isinstance(end, Exception):
                     seens[name] = end
         except Interrupt as stop:
@@ -83,12 +90,12 @@ def _jobs(client: Client, names: tuple[str, ...], kind: str, asked: Mapping[str,
     return {word: common.named(client, word, kind, gone=True) for word in dict.fromkeys(words)}
 
 
-def _ends(jobs: Mapping[str, Handle], *limits: float | None) -> Iterator[tuple[str, Seen | Exception]]:
+def _ends(jobs: Mapping[str, Handle], *limits: float | None) -> Iterator[Came]:
     """Each job as it ends; of several also the error with which a wait ended, for the others go on."""
     if len(jobs) == 1:
         yield from ((name, waited(job, *limits)) for name, job in jobs.items())
         return
-    came: queue.SimpleQueue[tuple[str, Seen | Exception]] = queue.SimpleQueue()
+    came: queue.SimpleQueue[Came] = queue.SimpleQueue()
 
     def attend(name: str, job: Handle) -> None:
         try:
@@ -98,7 +105,14 @@ def _ends(jobs: Mapping[str, Handle], *limits: float | None) -> Iterator[tuple[s
 
     for pair in jobs.items():
         threading.Thread(target=attend, args=pair, daemon=True).start()
-    yield from (came.get() for _ in jobs)
+    yield from (_next(came) for _ in jobs)
+
+
+def _next(came: queue.SimpleQueue[Came]) -> Came:
+    """What comes next; a signal that arrives just before a wait without an end would not end it."""
+    while True:
+        with contextlib.suppress(queue.Empty):
+            return came.get(timeout=TICK)
 
 
 def _told(job: Handle, end: Seen | Exception, *, as_json: bool) -> int:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from arena.backends.kubernetes import fitting, refusals
 from arena.backends.kubernetes.fitting import Asked, Node, Quota
@@ -47,21 +46,23 @@ class Asking:
         named = sorted(named_by(self.made.thing, self.made.helpers))
         calls: list[Callable[[], Any]] = [self._dry(self.made.thing), *map(self._dry, pods)]
         calls += [self._read(kind, name) for kind, name in named]
-        calls += [self._quotas, self._nodes, self.store.read, self._same_defaults, self._helpers]
+        calls += [self._quotas, self._nodes, self.store.read, self._same_defaults]
+        strangers = [helper for helper in self.made.helpers if not is_ours(helper)]
+        calls = [*map(self._dry, strangers), *calls]
         answered: list[Any] = together(calls)
-        thing, *others = answered
-        *others, quotas, nodes, stored, same, helpers = others
-        raise_first([same])
+        helpers, (thing, *others) = answered[: len(strangers)], answered[len(strangers) :]
+        *others, quotas, nodes, stored, same = others
+        raise_first([same, *(refusals.told(one, place_of(self.made)) for one in helpers if _is_against(one))])
         thing = self.made.thing if refusals.is_unseen(thing, self.made.helpers) else thing
         answers = Answers(
             thing=thing,
-            pods=others[: len(pods)],
+            pods=[self._seen(pod, answer) for pod, answer in zip(pods, others[: len(pods)], strict=True)],
             counts=[count for _, count in counted(self.made.thing)],
             named=list(zip(named, others[len(pods) :], strict=True)),
             quotas=quotas,
             queued=self.made.queued,
         )
-        raise_first([refusals.refusal(answers, place_of(self.made)), stored, helpers])
+        raise_first([refusals.refusal(answers, place_of(self.made)), stored])
         said = [] if isinstance(nodes, ArenaError) else list(misfits(refusals.asked_of(answers), nodes))
         return thing, said
 
@@ -79,18 +80,20 @@ class Asking:
         if self.defaults and self.made.defaults is not None and self.defaults() != self.made.defaults:
             raise ChangedError("the namespace's defaults have changed")
 
-    def _helpers(self) -> None:
-        """Ask for the helpers that are not arena's; one that is there already is looked at when it is to be made."""
-        for helper in self.made.helpers:
-            if not is_ours(helper):
-                with suppress(AlreadyExistsError):
-                    self._dry(helper)()
+    def _seen(self, pod: Manifest, answer: Any) -> Any:
+        """What the server says of a pod; the pod as it is where only one of its own helpers is not there yet."""
+        return pod if refusals.is_unseen(answer, self.made.helpers) else answer
 
     def _dry(self, manifest: Manifest) -> Callable[[], Any]:
         return lambda: self.api.create(self.paths.of(manifest), manifest, dry_run=True)
 
     def _read(self, kind: str, name: str) -> Callable[[], Any]:
         return lambda: self.api.get(f"{self.paths.to('v1', kind)}/{name}")
+
+
+def _is_against(answer: object) -> TypeGuard[ArenaError]:
+    """Whether a helper cannot be made; one that is there already is looked at when it is to be."""
+    return isinstance(answer, ArenaError) and not isinstance(answer, AlreadyExistsError)
 
 
 def place_of(made: Made) -> Place:

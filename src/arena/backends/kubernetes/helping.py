@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import convert
 
+from arena.backends.kubernetes import fitting
 from arena.backends.kubernetes.paths import BUILT_IN, Paths
 from arena.backends.kubernetes.stored import Store, is_code
 from arena.engines.base import MANAGED_BY, RUN_LABEL, Manifest
@@ -81,7 +83,7 @@ class Helpers:
         what = f"{helper['kind']} {helper['metadata']['name']!r} exists"
         if is_ours(helper):
             raise AlreadyExistsError(f"{what} and is not arena's", hint="another --name")
-        if differing := next(differences(helper, there), ""):
+        if differing := next(differences(_stored(helper), there), ""):
             raise AlreadyExistsError(f"{what} and has another {differing}", hint="kubectl apply -f, or another name")
         return False
 
@@ -142,8 +144,19 @@ def differences(wanted: Any, there: Any, path: str = "") -> Iterator[str]:
     if isinstance(wanted, Mapping) and isinstance(there, Mapping):
         for key, value in wanted.items():
             yield from differences(value, there.get(key), f"{path}.{key}".lstrip("."))
-    elif wanted != there:
+    elif isinstance(wanted, list) and isinstance(there, list) and len(wanted) == len(there):
+        for number, (one, other) in enumerate(zip(wanted, there, strict=True)):
+            yield from differences(one, other, f"{path}[{number}]")
+    elif wanted != there and not (".resources." in path and fitting.amount(wanted) == fitting.amount(there or 0)):
         yield path
+
+
+def _stored(helper: Manifest) -> Manifest:
+    """A helper as the server keeps it: the words of a Secret as bytes."""
+    words = helper.get("stringData") or {}
+    coded = {key: b64encode(str(value).encode()).decode() for key, value in words.items()}
+    kept = {key: value for key, value in helper.items() if key != "stringData"}
+    return {**kept, "data": {**(helper.get("data") or {}), **coded}} if words else kept
 
 
 def owner_of(thing: Mapping[str, Any]) -> Manifest:

@@ -151,17 +151,23 @@ def usual(thing: Manifest, settings: Settings) -> Manifest:
 
 def changed(thing: Manifest, context: Context) -> Manifest:
     """The job object after `--patch`, then each `--set`."""
+    found = patched(thing, context)
+    for key in ("name", "namespace"):
+        if found["metadata"].get(key) != thing["metadata"][key]:
+            raise SpecError(f"metadata.{key} cannot be patched", hint=f"--{key}")
+    pods.alike(found)
+    return found
+
+
+def patched(thing: Manifest, context: Context) -> Manifest:
+    """An object, a rendered or somebody's own, after `--patch`, then each `--set`: of the same kind, and readable."""
     found = patching.apply_patch(thing, context.patch)
     for path, value in context.sets:
         found = patching.set_path(found, path, value)
     shapes.check_shape(found)
-    for key in ("name", "namespace"):
-        if found["metadata"].get(key) != thing["metadata"][key]:
-            raise SpecError(f"metadata.{key} cannot be patched", hint=f"--{key}")
     for key in ("apiVersion", "kind"):
         if found.get(key) != thing[key]:
             raise SpecError(f"{key} cannot be patched", hint="arena submit -f FILE sends an object as it stands")
-    pods.alike(found)
     return found
 
 
@@ -212,8 +218,8 @@ def remembered(job: Job, context: Context, user: str, engine: str) -> str:
         "typed": secrets.mask_words(context.typed),
         "parent": context.parent,
         "fetch": context.fetch,
-        "patch": context.patch,
-        "sets": context.sets,
+        "patch": secrets.mask_object(context.patch),
+        "sets": secrets.mask_sets(context.sets),
     }
     text = json.dumps({key: value for key, value in words.items() if value}, separators=(",", ":"))
     if len(text) > LARGEST_ANNOTATION:

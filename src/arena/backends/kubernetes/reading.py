@@ -12,7 +12,7 @@ from msgspec import Struct, structs
 
 from arena import jobs, status, why
 from arena.engines import ENGINES, load
-from arena.engines.base import MANAGED_BY, RUN_ANNOTATION, RUN_LABEL, STOPPED_ANNOTATION, Engine
+from arena.engines.base import MANAGED_BY, RUN_ANNOTATION, RUN_LABEL, Engine
 from arena.engines.objects import Container, Pod, Template, Thing
 from arena.errors import ArenaError, ForbiddenError, NotFoundError
 from arena.job import Env, Job
@@ -267,8 +267,3 @@ def _deleted(observed: Observed, at: datetime) -> Observed:
 def _duration(observed: Observed) -> float:
     begin = observed.started or observed.created
     return max(0.0, ((observed.finished or datetime.now(UTC)) - begin).total_seconds())
-
-
-def is_stopped(thing: Thing) -> bool:
-    """Whether `stop` ended it."""
-    return STOPPED_ANNOTATION in thing.metadata.annotations

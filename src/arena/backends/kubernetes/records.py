@@ -322,8 +322,8 @@ def planned(place: Place, plan: Plan, ref: Ref, user: str) -> Asked:
         parent=context.parent,
         managed_by="arena" if plan.job else "",
         created=files.now(),
-        patch=dict(context.patch),
-        sets=context.sets,
+        patch=secrets.mask_object(context.patch),
+        sets=secrets.mask_sets(context.sets),
     )
 
 

@@ -13,7 +13,15 @@ from msgspec import Struct
 
 from arena.backends.kubernetes import fitting
 from arena.backends.kubernetes.fitting import Asked, Quota
-from arena.errors import ArenaError, BackendError, ForbiddenError, NotFoundError, SpecError, UnsupportedError
+from arena.errors import (
+    AlreadyExistsError,
+    ArenaError,
+    BackendError,
+    ForbiddenError,
+    NotFoundError,
+    SpecError,
+    UnsupportedError,
+)
 from arena.kube.errors import RIGHT, Answered, InvalidError, RefusedError, ServerError
 
 FLAGS = {
@@ -36,8 +44,12 @@ AROUND = {
     "trainingruntimes": "--restart-policy OnFailure takes the cluster's own runtime, which starts a failed replica"
     " again, up to 6 times; engines: job makes a Job, which needs none",
 }
-# An operator's webhook, of what a job names and it has not seen.
-UNSEEN = re.compile(r'"(?P<name>[^"]+)" not found: specified (?P<kind>\w+) must be created before')
+# Words about what a job, or a pod of it, names and nobody has seen yet.
+UNSEEN = (
+    re.compile(r'"(?P<name>[^"]+)" not found: specified (?P<kind>\w+) must be created before'),  # an operator's webhook
+    re.compile(r'(?P<kind>serviceaccount) "(?P<name>[^"]+)" not found'),
+    re.compile(r"no (?P<kind>PriorityClass) with name (?P<name>\S+) was found"),
+)
 
 
 class Place(Struct, frozen=True):
@@ -78,7 +90,8 @@ def refusal(answers: Answers, place: Place) -> ArenaError | None:
 
     What only may not be asked (a pod's dry run, a claim, the quotas) is nobody's refusal.
     """
-    if isinstance(answers.thing, ArenaError):
+    taken = answers.thing if isinstance(answers.thing, AlreadyExistsError) else None
+    if isinstance(answers.thing, ArenaError) and not taken:
         return told(answers.thing, place)
     for (kind, name), answer in answers.named:
         if isinstance(answer, NotFoundError):
@@ -86,6 +99,8 @@ def refusal(answers: Answers, place: Place) -> ArenaError | None:
     for answer in (*answers.pods, *(answer for _, answer in answers.named)):
         if isinstance(answer, ArenaError) and not is_right(answer):
             return told(answer, place)
+    if taken:  # last: who replaces it must know before that the new one can be; its quota may be the old one's
+        return told(taken, place)
     return None if answers.queued else _over_quota(answers, place)
 
 
@@ -103,7 +118,8 @@ def told(error: ArenaError, place: Place) -> ArenaError:
 
 def is_unseen(answer: object, helpers: Sequence[Mapping[str, Any]]) -> bool:
     """Whether a job is refused only because one of its helpers is not there, or its operator has not seen it yet."""
-    match = UNSEEN.search(answer.what) if isinstance(answer, RefusedError) else None
+    said = answer.what if isinstance(answer, RefusedError) else ""
+    match = next(filter(None, (one.search(said) for one in UNSEEN)), None)
     wanted = (match["kind"].lower(), match["name"]) if match else ()
     return any((one["kind"].lower(), one["metadata"].get("name")) == wanted for one in helpers)
 

@@ -13,7 +13,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
@@ -24,10 +24,14 @@ from arena.backends.kubernetes.backend import KubernetesBackend, matches
 from arena.backends.kubernetes.reading import Found
 from arena.backends.kubernetes.records import Glance, Place, Record, Records, joined, unwritable
 from arena.errors import ArenaError, BackendError, ForbiddenError, NotFoundError
+from arena.job import run_letters
 from arena.kube.errors import RefusedError
 from arena.quantity import format_age
 from arena.settings import Settings
 from arena.status import Seen
+
+if TYPE_CHECKING:
+    from arena.backends.kubernetes.sending import Objects
 
 ABSENT = (NotFoundError, BackendError, ForbiddenError)
 ENDING = 5.0  # seconds for the last lines of a job that was ended
@@ -62,6 +66,16 @@ class RememberingBackend(KubernetesBackend):
             return None
         captured, store = self.records.capture_of(context.again)
         return travel.Recorded(captured, store, _base(self.records, context.again))
+
+    def plan_object(self, objects: Objects, context: Context) -> Plan:
+        """The submit of an object; one that was exported, or printed and sent before, is another run now."""
+        from arena.backends.kubernetes.sending import renamed
+
+        plan = super().plan_object(objects, context)
+        if not plan.run_id or self.records.get(plan.run_id) is None:
+            return plan
+        new = f"{plan.run_id.rpartition('-')[0]}-{run_letters(os.urandom(4))}"
+        return super().plan_object(renamed(objects, new, plan.run_id), context)
 
     def submit(
         self, plan: Plan, *, replace: bool = False, force: bool = False, committed: Callable[[], None] = unheard
@@ -177,7 +191,13 @@ class RememberingBackend(KubernetesBackend):
                 seen = _with(seen, glance)
             if seen.job is None or not seen.user:  # too long for the object, or an object that others rendered
                 past = record.seen()
-                seen = structs.replace(seen, job=seen.job or past.job, user=seen.user or past.user)
+                seen = structs.replace(
+                    seen,
+                    job=seen.job or past.job,
+                    user=seen.user or past.user,
+                    patch=seen.patch or past.patch,
+                    sets=seen.sets or past.sets,
+                )
             record.note(seen)
         except (OSError, BackendError) as error:
             self._warn(unwritable(error, self.records.state))

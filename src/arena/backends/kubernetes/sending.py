@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from arena import engines
 from arena.backends.base import Context, Plan
@@ -35,7 +35,7 @@ class Objects(Struct, frozen=True):
 def objects_of(documents: Sequence[Any], file: str) -> Objects:
     """The job and the helpers among the documents of a file; SpecError unless exactly one of them is a job."""
     known = {(engine.kind, engine.group): engine for engine in map(engines.load, engines.ENGINES)}
-    documents = [one for document in documents for one in _items(document)]
+    documents = [_filled(one) for document in documents for one in _items(document)]
     for number, one in enumerate(documents, 1):
         if not (isinstance(one, Mapping) and one.get("apiVersion") and one.get("kind") and _has_metadata(one)):
             raise SpecError(f"{file}: document {number} is no object: apiVersion, kind and metadata are needed")
@@ -45,6 +45,8 @@ def objects_of(documents: Sequence[Any], file: str) -> Objects:
         what = f"{file}: {len(jobs)} jobs in one file" if jobs else f"{file} holds no job that arena knows"
         raise SpecError(what, why=f"it holds {found}", hint=f"kubectl apply -f {file}, or one job to a file")
     (thing,) = jobs
+    if nameless := [one["kind"] for one in documents if one is not thing and not one["metadata"].get("name")]:
+        raise SpecError(f"{file}: a {nameless[0]} beside the job needs a metadata.name")
     return Objects(known[key_of(thing)], thing, tuple(one for one in documents if one is not thing), file)
 
 
@@ -92,15 +94,28 @@ def plan_of(objects: Objects, context: Context, api: Api, namespace: str) -> Pla
 
 
 def _placed(manifest: Manifest, api: Api, namespace: str) -> Manifest:
-    """An object in the namespace of the command, without what it leaves empty; of what has no namespace as it is."""
+    """An object in the namespace of the command; of a kind that has no namespace as it is."""
     named = str(manifest["metadata"].get("namespace") or namespace)
     if named != namespace:
         raise SpecError(f"the object is for namespace {named!r}, the command for {namespace!r}", hint=f"-n {named}")
     resource = api.discovery.serving(str(manifest["apiVersion"]), str(manifest["kind"]))
-    filled: Manifest = _filled(manifest)
     if resource is None or resource.namespaced:
-        filled["metadata"] = {**filled["metadata"], "namespace": namespace}
-    return filled
+        return {**manifest, "metadata": {**manifest["metadata"], "namespace": namespace}}
+    return manifest
+
+
+def renamed(objects: Objects, new: str, old: str) -> Objects:
+    """The objects of a run as those of another one: its id stands in names and labels, and where they are named."""
+    thing, *helpers = (_renamed(one, new, old) for one in (objects.thing, *objects.helpers))
+    return structs.replace(objects, thing=thing, helpers=tuple(helpers))
+
+
+def _renamed(node: Any, new: str, old: str) -> Any:
+    if isinstance(node, Mapping):
+        return {key: _renamed(value, new, old) for key, value in node.items()}
+    if isinstance(node, list):
+        return [_renamed(one, new, old) for one in node]
+    return node.replace(old, new) if isinstance(node, str) else node
 
 
 def _filled(node: Any) -> Any:
