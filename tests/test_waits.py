@@ -43,6 +43,9 @@ def why(*replicas: Replica, word: str = "", name: str = "m", more: Any = None, *
     return explain(observed, decide(observed).state, name=name, facts=given)
 
 
+UNREACHED = (
+    "rsync: [Receiver] failed to connect to h: Connection refused (111)\nrsync error: error in socket IO (code 10)"
+)
 LARGE = ("12 nvidia.com/gpu are asked for, the largest node has 8",)
 CASES: list[tuple[str, Any, str | None, list[str]]] = [
     ("larger than any node", why(waits("Unschedulable", NO_GPU), too_large=LARGE),
@@ -92,6 +95,16 @@ CASES: list[tuple[str, Any, str | None, list[str]]] = [
      "InitContainer", ["the code could not be laid out", "not what was sent", "arena-code ended with code 1"]),
     ("git", why(waits("InitContainerFailed", "sync ended with code 4: fatal: no such ref\nbye")),
      "InitContainer", ["init container sync failed", "sync | fatal: no such ref"]),
+    ("a source that does not answer", why(waits("InitContainerFailed", f"init-code ended with code 10: {UNREACHED}")),
+     "InitContainer", ["the code could not be fetched for worker-0: rsync: [Receiver] failed", "mend", "--sync-source"]),
+    ("a pod that is given up, its job is not", why(
+        waits("InitContainerFailed", "init-code ended with code 1: fatal: no\nbye", lost=True, state=State.FAILED, ended=T)),
+     "InitContainer", ["could not be fetched for worker-0: fatal: no", "rerun m"]),
+    ("an init container of somebody's", why(waits("InitContainerFailed", "sync ended with code 4: boom")),
+     "InitContainer", ["kubectl logs m-0 -c sync"]),
+    ("an init container, pods gone", why(
+        waits("InitContainerFailed", f"init-code ended with code 10: {UNREACHED}"), word="Failed", more={"reason": "Backoff"}),
+     "InitContainer", ["the code could not be fetched"]),
     ("quota, seen late", why(waits(pod=""), events=(warning("FailedCreate", QUOTA, "m", "Job"),)),
      "Quota", ["'team'", "nvidia.com/gpu=8 asked", "16 allowed"]),
     ("pods that are refused", why(waits(pod=""), events=(

@@ -25,6 +25,7 @@ MOUNT = ("FailedMount", "FailedAttachVolume", "FailedMapVolume")
 PREEMPTED = ("Preempted", "Preempting", "PreemptionByScheduler")
 NODE_LOST = ("NodeLost", "NodeShutdown", "Shutdown", "Terminated", "TerminationByKubelet", "DeletionByTaintManager")
 NODE_REFUSED = ("UnexpectedAdmissionError", "NodeAffinity", "TopologyAffinityError", "PreStartHookError")
+NOT_THERE = {"arena-code": "the code could not be laid out", "init-code": "the code could not be fetched"}
 FLAGS = {"nvidia.com/gpu": "--gpus", "cpu": "--cpu", "memory": "--memory"}
 
 
@@ -116,7 +117,7 @@ def blocked(observed: Observed, state: State, facts: Facts, name: str) -> Why | 
 
 def taken(observed: Observed, name: str) -> tuple[Why, datetime | None] | None:
     """What the cluster did to a replica that did not fail by itself, and when; None where it did nothing."""
-    lost = [r for r in observed.replicas if r.lost or r.reason in (*PREEMPTED, *NODE_LOST)]
+    lost = [r for r in observed.replicas if r.lost or r.reason in (*PREEMPTED, *NODE_LOST, "InitContainerFailed")]
     lost.sort(key=lambda r: r.ended or datetime.max.replace(tzinfo=UTC))
     for replica in lost:
         for rule in TAKEN:
@@ -253,25 +254,35 @@ def _make(words: str) -> str:
 
 
 def _init(look: Look) -> Why | None:
-    stuck = look.of("InitContainerFailed") or tuple(
-        r for r in look.of("CrashLoopBackOff") if re.search(r"container=(arena-code|init-code|sync|git)", r.message)
-    )
+    """Pods that are given up count too: the operator of MPIJobs waits on for workers that have failed."""
+    stuck = [replica for replica in look.observed.replicas if replica.reason == "InitContainerFailed"]
     return _init_failed(stuck[0], look.name) if stuck else None
 
 
 def _init_failed(replica: Replica, name: str) -> Why:
     head, _, words = replica.message.partition(": ")
     container = head.partition(" ")[0]
-    what = {"arena-code": "the code could not be laid out"}.get(container, f"init container {container} failed")
+    what = NOT_THERE.get(container, f"init container {container} failed")
     lines = [line for line in words.splitlines() if line.strip()]
-    text = f"{what} for {replica.name}: {lines[-1] if lines else head}"
-    follow = f"arena logs {name} --replica {replica.name}"
     return Why(
         cause="InitContainer",
-        text=text,
+        text=f"{what} for {replica.name}: {_telling(lines) or head}",
         evidence=(head, *(f"{container} | {line}" for line in lines[-SHOWN:])),
-        next=follow,
+        next=_after_init(replica, name, container),
     )
+
+
+def _telling(lines: list[str]) -> str:
+    """The line that says what was wrong: that of rsync, ssh or git, which close with others; else the last."""
+    return next((line for line in lines if re.match(r"(rsync|ssh|fatal): |@ERROR", line)), lines[-1] if lines else "")
+
+
+def _after_init(replica: Replica, name: str, container: str) -> str:
+    if container == "init-code":
+        return f"mend what --sync-source or --sync-image names, then arena rerun {name}"
+    if container in NOT_THERE or not replica.pod:
+        return f"arena rerun {name}"
+    return f"kubectl logs {replica.pod} -c {container}"
 
 
 def _refused(look: Look) -> Why | None:

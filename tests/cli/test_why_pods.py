@@ -60,7 +60,7 @@ WAITING: dict[str, Any] = {
     "InitContainer": (
         {"initContainers": [{**INIT, "terminationMessagePolicy": "FallbackToLogsOnError"}]},
         "no such ref",
-        "--replica worker-0",
+        "-c sync",
     ),
 }
 

@@ -47,6 +47,15 @@ def test_a_container_that_waits_after_its_second_run_has_two_attempts_behind_it_
     assert (found[1].restarts, found[1].reason) == (1, "CrashLoopBackOff")
 
 
+def test_an_init_container_that_waits_to_be_started_again_tells_how_it_ended() -> None:
+    pod = moment(0, {"waiting": {"reason": "PodInitializing"}}, {})
+    last = {"terminated": {"exitCode": 10, "reason": "Error", "message": "refused", "finishedAt": MADE}}
+    init = {"name": "init-code", "state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": last}
+    pod["status"]["initContainerStatuses"] = [init]
+    [found] = pods.replicas(decoded(pod)[0], "worker", 0, 0, "main")
+    assert (found.reason, found.message) == ("InitContainerFailed", "init-code ended with code 10: refused")
+
+
 ENDED = {"terminated": {"exitCode": 3, "reason": "Error", "startedAt": MADE, "finishedAt": MADE}}
 RUNNING = {"running": {"startedAt": MADE}}
 WAITING = {"waiting": {"reason": "RunContainerError"}}

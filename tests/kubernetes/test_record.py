@@ -52,6 +52,14 @@ def test_a_replica_that_runs_elsewhere_for_a_while_is_not_ended() -> None:
     assert [(r.name, r.state) for r in now.replicas] == [("worker-0", State.RUNNING), ("worker-1", State.RUNNING)]
 
 
+def test_why_a_pod_could_not_start_is_known_until_another_follows_it() -> None:
+    failed = observed(replica(pod="a", reason="InitContainerFailed", message="init-code ended with code 10"))
+    gone = joined(failed, observed(replica()))
+    assert gone.replicas == failed.replicas
+    assert joined(gone, observed(replica(), word="Failed", finished=at(6))).replicas == failed.replicas
+    assert joined(gone, observed(replica(pod="b"))).replicas == (replica(pod="b"),)
+
+
 def test_a_pod_that_was_replaced_is_an_earlier_attempt() -> None:
     first = replica(0, started=at(1), ended=at(5), exit_code=3, state=State.FAILED)
     now = joined(observed(first), observed(replica(0, started=at(8), state=State.RUNNING)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
@@ -20,6 +21,15 @@ MANAGED_BY = "app.kubernetes.io/managed-by"
 RUN_ANNOTATION = "arena.kubeflow.org/run"
 STOPPED_ANNOTATION = "arena.kubeflow.org/stopped"
 ROLES_ANNOTATION = "arena.kubeflow.org/roles"
+
+
+def escaped(text: str) -> str:
+    """A user's text as Kubernetes must be told it, so that it arrives unchanged: `$(X)` and `$$` mean something there.
+
+    >>> escaped("$(HOME) costs 5$$")
+    '$$(HOME) costs 5$$$'
+    """
+    return re.sub(r"\$(?=[$(])", "$$", text)
 
 
 class Kind(Struct, frozen=True):

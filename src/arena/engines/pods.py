@@ -12,7 +12,7 @@ from typing import Any
 from arena import runtimes
 from arena.cluster import parse_device
 from arena.engines import placing, results, upstream, volumes
-from arena.engines.base import MANAGED_BY, NAME_LABEL, RUN_LABEL, Manifest, Work
+from arena.engines.base import MANAGED_BY, NAME_LABEL, RUN_LABEL, Manifest, Work, escaped
 from arena.engines.objects import ContainerStatus, Pod, PodSpec, Template, Terminated
 from arena.engines.starter import processes
 from arena.errors import ArenaError
@@ -27,7 +27,7 @@ ISTIO = "sidecar.istio.io/inject"
 KUEUE = "kueue.x-k8s.io/queue-name"
 LABEL_KEY = re.compile(r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
-OWN_INITS = ("arena-code", "arena-peers")
+OWN_INITS = ("arena-code", "arena-peers", volumes.FETCH)
 INDEX_VARIABLE = "ARENA_INDEX"
 INDEX_ANNOTATION = "batch.kubernetes.io/job-completion-index"
 # What the runtime writes in the program's place where the kernel would not start it; the container has code 1 then.
@@ -111,15 +111,6 @@ def metadata(work: Work, name: str = "") -> Manifest:
     return found
 
 
-def escaped(text: str) -> str:
-    """A user's text as Kubernetes must be told it, so that it arrives unchanged: `$(X)` and `$$` mean something there.
-
-    >>> escaped("$(HOME) costs 5$$")
-    '$$(HOME) costs 5$$$'
-    """
-    return re.sub(r"\$(?=[$(])", "$$", text)
-
-
 def variables(work: Work, env: Mapping[str, str]) -> list[Manifest]:
     """A user's environment as a container's, secret values by reference."""
     hidden = set(work.secret_env)
@@ -164,10 +155,11 @@ def _set_here(work: Work, role: Role) -> list[Manifest]:
 
 
 def working_dir(work: Work) -> str:
-    """Where the program starts: in the code that travelled, or where the user said."""
+    """Where the program starts: in the code that travelled, above the code that is fetched, or where the user said."""
     if work.code:
         return posixpath.join(work.code.folder, work.working_dir).rstrip("/")
-    return work.working_dir or (upstream.WORKING_DIR if upstream.is_upstream(work) else "")
+    fixed = upstream.is_upstream(work) or work.job.sync_mode
+    return work.working_dir or (upstream.WORKING_DIR if fixed else "")
 
 
 def _resources(work: Work, role: Role) -> Manifest:
@@ -189,7 +181,9 @@ def _add_fetched(spec: Manifest, work: Work, main: Manifest) -> None:
     assert found
     mounted, init = found
     volumes.add(spec, main, mounted)
-    if resources := _without_devices(main.get("resources", {})):
+    if _is_ours(init):
+        _take_over(init, main)
+    elif resources := _without_devices(main.get("resources", {})):
         init["resources"] = resources
     spec["initContainers"] = [init, *spec.get("initContainers", [])]
 
@@ -232,8 +226,13 @@ def alike(node: Any) -> None:
         for one in node.values():
             alike(one)
         for init in node.get("initContainers") or ():
-            if init.get("name") in OWN_INITS and node.get("containers"):
+            if _is_ours(init) and node.get("containers"):
                 _take_over(init, node["containers"][0])
+
+
+def _is_ours(init: Manifest) -> bool:
+    """Whether it runs a script of ours in the program's image; with `--sync-image` it runs what that image has."""
+    return init.get("name") in OWN_INITS and init.get("command", [])[:2] == ["sh", "-c"]
 
 
 def _take_over(init: Manifest, main: Manifest) -> None:
@@ -383,14 +382,19 @@ def waiting(pod: Pod, status: ContainerStatus | None) -> tuple[str, str]:
         if condition.type == "PodScheduled" and condition.status == "False":
             return condition.reason, condition.message
     for init in pod.status.init_container_statuses:
-        if init.state.terminated and init.state.terminated.exit_code:
-            return "InitContainerFailed", _init_ended(init.name, init.state.terminated)
+        if (end := _last_end(init)) and end.exit_code:
+            return "InitContainerFailed", _init_ended(init.name, end)
         if init.state.waiting and init.state.waiting.reason != "PodInitializing":
             return init.state.waiting.reason, init.state.waiting.message
     if status and status.state.waiting:
         reason, message = status.state.waiting.reason, status.state.waiting.message
         return reason, runtimes.plain(message) if reason == "RunContainerError" else message
     return "", ""
+
+
+def _last_end(init: ContainerStatus) -> Terminated | None:
+    """How an init container ended: now, or before it waits to be started again."""
+    return init.last_state.terminated if init.is_between_starts else init.state.terminated
 
 
 def _init_ended(name: str, end: Terminated) -> str:

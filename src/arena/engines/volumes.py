@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from arena import cluster
 from arena.engines import placing, upstream
-from arena.engines.base import Manifest, Work
+from arena.engines.base import Manifest, Work, escaped
 from arena.job import Job, Role
 from arena.quantity import parse_bytes
 
@@ -18,6 +18,7 @@ LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 OUTPUT = "/arena/output"
 LOGS = "training-logs-volume"
 LOGDIR = "/training_logs"
+FETCH = "init-code"
 # What fetches where no image for it is named: the git of the job's own image, by the variables of git-sync.
 CLONE = r"""set -e
 export GIT_TERMINAL_PROMPT=0 GIT_ASKPASS=/tmp/arena-askpass
@@ -32,6 +33,14 @@ git clone -q ${GIT_SYNC_DEPTH:+--depth "$GIT_SYNC_DEPTH"} ${GIT_SYNC_BRANCH:+--b
 cd "$GIT_SYNC_DEST"
 [ -z "$GIT_SYNC_REV" ] || git checkout -q "$GIT_SYNC_REV"
 git --no-pager log -1 --format='arena: the code is commit %H'
+"""
+# What is copied belongs to whoever runs the program; nothing is changed of /code itself, which is the kubelet's: who
+# is not root may not. Only errors are told: they are what is left of an init container.
+RSYNC = ("rsync", "-rlt", "--omit-dir-times", "--")
+COPY = f"""command -v rsync >/dev/null || {{
+  echo "arena: this image has no rsync: --sync-image names one that has" >&2; exit 1
+}}
+exec {" ".join(RSYNC)} "$1" /code
 """
 
 
@@ -145,26 +154,31 @@ def fetching(work: Work, env: list[Manifest], image: str) -> tuple[Mounted, Mani
         return None
     folder = posixpath.join(work.working_dir or upstream.WORKING_DIR, "code")
     init: Manifest = {
-        "name": "init-code",
+        "name": FETCH,
         "image": job.sync_image or image,
         "env": env,
         "volumeMounts": [{"name": "code-sync", "mountPath": "/code"}],
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
-    if job.sync_mode == "git":
-        git = {
-            "GIT_SYNC_REPO": job.sync_source,
-            "GIT_SYNC_DEST": repository_name(job.sync_source),
-            "GIT_SYNC_ROOT": "/code",
-            "GIT_SYNC_ONE_TIME": "true",
-        }
-        given = {one["name"] for one in env}
-        if not job.sync_image:
-            init["command"] = ["sh", "-c", CLONE]
-        init["env"] = [*env, *({"name": k, "value": v} for k, v in git.items() if k not in given)]
-    else:
-        init["command"] = ["rsync", "-avP", job.sync_source, "/code"]
+    init |= _cloning(job, env) if job.sync_mode == "git" else _copying(job)
     return _of("code-sync", {"emptyDir": {}}, folder), init
+
+
+def _cloning(job: Job, env: list[Manifest]) -> Manifest:
+    git = {
+        "GIT_SYNC_REPO": escaped(job.sync_source),
+        "GIT_SYNC_DEST": escaped(repository_name(job.sync_source)),
+        "GIT_SYNC_ROOT": "/code",
+        "GIT_SYNC_ONE_TIME": "true",
+    }
+    given = {one["name"] for one in env}
+    found: Manifest = {"env": [*env, *({"name": k, "value": v} for k, v in git.items() if k not in given)]}
+    return found if job.sync_image else {**found, "command": ["sh", "-c", CLONE]}
+
+
+def _copying(job: Job) -> Manifest:
+    source = escaped(job.sync_source)
+    return {"command": [*RSYNC, source, "/code"] if job.sync_image else ["sh", "-c", COPY, "sh", source]}
 
 
 def repository_name(source: str) -> str:

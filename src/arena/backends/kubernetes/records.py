@@ -420,7 +420,7 @@ def joined(before: Observed, now: Observed) -> Observed:
     """A job as it is, with what earlier looks saw of replicas whose pods are gone or were replaced meanwhile."""
     known, final = _starts(before), status.decide(now).state.final
     last = {one.name: _left(one, now.finished) if final else one for one in before.replicas}
-    replicas = [_numbered(one if one.started or not final else last.get(one.name, one), known) for one in now.replicas]
+    replicas = [_numbered(_last_known(one, last.get(one.name, one), final), known) for one in now.replicas]
     there = {replica.name for replica in replicas}
     left = [one for name, one in last.items() if name not in there]
     replicas = sorted([*replicas, *left], key=_seat) if left else replicas
@@ -434,6 +434,15 @@ def joined(before: Observed, now: Observed) -> Observed:
         attempt=max([now.attempt, *(one.attempt for one in replicas)]),
         started=min((at for at in (before.started, now.started) if at), default=None),
     )
+
+
+def _last_known(now: Replica, before: Replica, final: bool) -> Replica:
+    """A replica that never started as it was seen last: at the end, and while no pod follows one that could not start.
+
+    Operators delete pods whose init container failed at once, some before they say that the job has.
+    """
+    gone = not now.pod and before.reason == "InitContainerFailed"
+    return before if not now.started and (final or gone) else now
 
 
 def _starts(observed: Observed) -> dict[tuple[str, datetime], int]:
