@@ -37,6 +37,11 @@ def test_a_dry_run_prints_it_unchanged_and_asks_nobody(here: Any, arena: Any) ->
     }
 
 
+def test_the_file_may_stand_in_the_flag_s_word(here: Any, arena: Any) -> None:
+    result = here("submit", f"-f{arena.file('job.yaml', JOB)}", "--dry-run", "-o", "name")
+    assert (result.exit_code, result.stdout) == (0, "x\n"), result.stderr
+
+
 def test_set_and_patch_change_it(here: Any, arena: Any) -> None:
     patch = arena.file("patch.yaml", "spec: {suspend: true}")
     more = ["--patch", str(patch), "--set", "spec.template.spec.containers.c.image=i:1"]

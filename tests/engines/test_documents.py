@@ -38,3 +38,9 @@ def test_read_as_kubectl_reads():
 def test_what_is_no_yaml():
     with pytest.raises(SpecError, match=r"f\.yaml is not YAML"):
         read_documents("a: {", "f.yaml")
+
+
+def test_a_key_that_stands_twice_is_refused_with_its_place() -> None:
+    with pytest.raises(SpecError, match=r"x\.yaml is not YAML: line 2: the key 'name' stands twice"):
+        read_documents("metadata:\n  name: a\n  name: b\n", "x.yaml")
+    assert read_documents("a: {x: 1}\nb: {x: 1}\n", "x.yaml") == [{"a": {"x": 1}, "b": {"x": 1}}]

@@ -128,8 +128,9 @@ class Warnings:
         self.failed = False
 
     def add(self, line: str, *, code: int = 6, failed: bool = False) -> None:
-        """One more line; `code` is what `--strict` ends with, and what every command does where a part has `failed`."""
-        self.lines.append(line)
+        """One more line, once; `code` is what `--strict` ends with, and every command where a part has `failed`."""
+        if line not in self.lines:
+            self.lines.append(line)
         self.code = code if failed or not self.failed else self.code
         self.failed = self.failed or failed
 

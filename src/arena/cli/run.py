@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -213,6 +214,7 @@ def _type_of(args: list[str]) -> str:
     own = args[: args.index("--")] if "--" in args else args
     for word, following in zip(own, [*own[1:], ""], strict=False):
         file = following if word in ("-f", "--file") else word[7:] if word.startswith("--file=") else ""
+        file = file or (word[2:] if re.match("-f.", word) else "")
         if file:
             text = runfile.read_text(file)
             return OBJECT if is_object(text) else runfile.read(text, file).type

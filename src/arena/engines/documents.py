@@ -59,6 +59,13 @@ def _loader() -> Any:
     class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
         yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}
 
+        def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+            """A mapping whose keys stand once each: the last of two would win without a word."""
+            keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+            if twice := [key for key in dict.fromkeys(keys) if keys.count(key) > 1 and key != "<<"]:
+                raise ValueError(f"line {node.start_mark.line + 1}: the key {twice[0]!r} stands twice")
+            return super().construct_mapping(node, deep=deep)
+
     kinds = (("null", _NULL), ("bool", _BOOL), ("int", _INT), ("float", _FLOAT), ("merge", re.compile("<<")))
     for tag, pattern in kinds:
         Loader.add_implicit_resolver(f"tag:yaml.org,2002:{tag}", re.compile(f"(?:{pattern.pattern})$"), None)
