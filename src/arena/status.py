@@ -42,7 +42,8 @@ class Replica(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One replica in one attempt, as it was last seen.
 
     `exit_code` is None while it runs and when nobody saw its end (`lost`); 128 + n after signal n.
-    `ended_by_us` marks an end that arena brought about, which is never the cause of a failure.
+    `ended_by_us` marks an end that arena brought about, which is never the cause of a failure. `restarts` is how often
+    its pod had started it before.
     """
 
     role: str

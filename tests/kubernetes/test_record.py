@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 from testbed.bed import Bed
 
 import arena
@@ -68,6 +69,25 @@ def test_a_pod_that_was_replaced_is_an_earlier_attempt() -> None:
     again = joined(now, observed(replica(0, started=at(12), state=State.RUNNING)))
     assert [(r.attempt, r.started) for r in again.replicas] == [(3, at(12))]
     assert [(r.attempt, r.exit_code) for r in again.earlier] == [(1, 3)]
+
+
+def test_two_starts_of_a_pod_in_one_second_are_two_attempts() -> None:
+    first = replica(pod="a", started=at(1), ended=at(1), exit_code=3, state=State.FAILED)
+    second = replica(pod="a", started=at(1), state=State.RUNNING, attempt=2, restarts=1)
+    before = joined(observed(first), Observed(word="Running", created=NOON, replicas=(second,), earlier=(first,)))
+    ended = structs.replace(second, ended=at(2), exit_code=3, state=State.FAILED)
+    for earlier in ([first], []):  # the node keeps the end of one start only, and that for a minute
+        last = Observed(word="Failed", created=NOON, replicas=(ended,), earlier=tuple(earlier), finished=at(3))
+        now = joined(before, last)
+        assert [(r.attempt, r.exit_code) for r in (*now.earlier, *now.replicas)] == [(1, 3), (2, 3)]
+
+
+def test_a_pod_that_starts_in_the_second_of_the_one_before_is_another_attempt() -> None:
+    first = replica(pod="a", started=at(1), ended=at(1), exit_code=3, state=State.FAILED)
+    second = replica(pod="b", started=at(1), state=State.RUNNING)
+    now = joined(observed(first), observed(second))
+    assert [(r.attempt, r.pod) for r in (*now.earlier, *now.replicas)] == [(1, "a"), (2, "b")]
+    assert joined(now, observed(second)) == now
 
 
 def test_a_second_look_at_the_same_changes_nothing() -> None:

@@ -260,7 +260,7 @@ def replicas(pod: Pod, role: str, index: int, rank: int | None, container: str) 
     before = status.last_state.terminated if status else None
     if before is None or now.attempt == 1:
         return [now]
-    return [_ended(now, before, now.attempt - 1), now]
+    return [_changed(_ended(now, before, now.attempt - 1), restarts=now.attempt - 2), now]
 
 
 def planned(template: Template, role: str, index: int, rank: int | None) -> Replica:

@@ -19,7 +19,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import Struct, field, structs
@@ -445,19 +445,40 @@ def _last_known(now: Replica, before: Replica, final: bool) -> Replica:
     return before if not now.started and (final or gone) else now
 
 
-def _starts(observed: Observed) -> dict[tuple[str, datetime], int]:
-    """The attempts that are known, by replica and time of start."""
-    return {(r.name, r.started): r.attempt for r in (*observed.earlier, *observed.replicas) if r.started}
+class _Start(NamedTuple):
+    """What tells a replica's starts apart: stamps are whole seconds, and a pod can start it twice in one."""
+
+    replica: str
+    at: datetime
+    pod: str
+    restarts: int
 
 
-def _numbered(replica: Replica, known: Mapping[tuple[str, datetime], int]) -> Replica:
+def _starts(observed: Observed) -> dict[_Start, int]:
+    """The attempts that are known, by start."""
+    seen = (*observed.earlier, *observed.replicas)
+    return {start: one.attempt for one in seen if (start := _start(one))}
+
+
+def _start(one: Replica) -> _Start | None:
+    return _Start(one.name, one.started, one.pod, one.restarts) if one.started else None
+
+
+def _numbered(replica: Replica, known: Mapping[_Start, int]) -> Replica:
     """The replica with an attempt that no earlier start of it has."""
-    if replica.started is None:
+    start = _start(replica)
+    if start is None:
         return replica
-    again = known.get((replica.name, replica.started))
-    before = [attempt for (name, at), attempt in known.items() if name == replica.name and at < replica.started]
-    attempt = again or max(replica.attempt, max(before, default=0) + 1)
+    before = [attempt for one, attempt in known.items() if _is_before(one, start)]
+    attempt = known.get(start) or max(replica.attempt, max(before, default=0) + 1)
     return replica if attempt == replica.attempt else structs.replace(replica, attempt=attempt)
+
+
+def _is_before(one: _Start, other: _Start) -> bool:
+    """Whether a start came before another of its replica."""
+    if one.replica != other.replica or one.at > other.at:
+        return False
+    return one.at < other.at or one.pod != other.pod or one.restarts < other.restarts
 
 
 def _left(replica: Replica, finished: datetime | None) -> Replica:
