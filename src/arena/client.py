@@ -294,7 +294,7 @@ class Client:
 
     def handle(self, seen: Seen) -> Handle:
         """A job that was listed, as a handle."""
-        return Handle(self, _ref(seen), seen.backend, seen)
+        return Handle(self, Ref.of(seen), seen.backend, seen)
 
     def history(self, name: str = "") -> builtins.list[Seen]:
         """All runs that are remembered (of one name), newest first."""
@@ -551,7 +551,3 @@ def history(name: str = "") -> builtins.list[Seen]:
 def delete(name: str) -> Seen:
     """End and remove a job; see `Handle.delete`."""
     return Client().get(name).delete()
-
-
-def _ref(seen: Seen) -> Ref:
-    return Ref(name=seen.name, run_id=seen.run_id, namespace=seen.namespace, kind=seen.engine, uid=seen.uid)

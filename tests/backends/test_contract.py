@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 import arena
 from arena import State
-from arena.backends.base import LogQuery
+from arena.backends.base import LogQuery, Ref
 from backends.place import HOLD, LocalPlace, py, sh, submit_each, texts, until
 
 SHOW = "import os, sys; [print(os.fsencode(word).hex()) for word in sys.argv[1:]]"
@@ -428,6 +428,15 @@ def test_one_odd_job_is_a_warning_and_the_rest_is_listed(place: LocalPlace) -> N
     assert odd in warning
     assert "damaged" in warning
     assert [seen.name for seen in client.history()] == ["fine"]
+
+
+def test_a_job_that_is_listed_is_the_run_that_was_submitted(place: LocalPlace) -> None:
+    job, client = place.run(["true"]), place.client()
+    (listed,) = client.list()
+    assert listed.ref == Ref.of(job.get())
+    assert listed.wait().run_id == job.run_id
+    listed.delete()
+    assert [client.handle(seen).ref for seen in client.history()] == [listed.ref]
 
 
 def test_list_selects_by_state_label_and_user(place: LocalPlace) -> None:

@@ -25,6 +25,11 @@ class Ref(Struct, frozen=True, kw_only=True):
     kind: str = ""
     uid: str = ""
 
+    @classmethod
+    def of(cls, seen: Seen) -> Ref:
+        """The run of a job that was seen."""
+        return cls(name=seen.name, run_id=seen.run_id, namespace=seen.namespace, kind=seen.engine, uid=seen.uid)
+
 
 class Context(Struct, frozen=True, kw_only=True):
     """Who submits, from where, with which words: what a run remembers beside its job.

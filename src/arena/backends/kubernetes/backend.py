@@ -255,7 +255,7 @@ class KubernetesBackend:
                 raise
             if not replace or not (seen.state.final or force):
                 raise self._taken(seen, plan) from error
-        self.delete(ref_of(seen), force=force)
+        self.delete(Ref.of(seen), force=force)
         return self._current(plan, _carry_out, committed)[0]
 
     def _holder(self, plan: Plan) -> Seen | None:
@@ -519,11 +519,6 @@ def _ref(found: Found) -> Ref:
         kind=found.engine.name,
         uid=metadata.uid,
     )
-
-
-def ref_of(seen: Seen) -> Ref:
-    """The reference of a job that was seen."""
-    return Ref(name=seen.name, run_id=seen.run_id, namespace=seen.namespace, kind=seen.engine, uid=seen.uid)
 
 
 def is_called(engine: Engine, word: str) -> bool:

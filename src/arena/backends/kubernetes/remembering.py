@@ -183,7 +183,7 @@ class RememberingBackend(KubernetesBackend):
         try:
             record = self.records.get(seen.run_id)
             if record is None and begin:
-                place = self._place_of(_ref(seen))
+                place = self._place_of(Ref.of(seen))
                 record = self.records.open(records.found(place, seen, mine=seen.user == self.user))
             if record is None:
                 return seen
@@ -391,10 +391,6 @@ def _explain(record: Record) -> None:
 def _brings_code(plan: Plan) -> bool:
     job = plan.job
     return bool(job and travel.brings_code(job, plan.context) and not job.sync_mode)
-
-
-def _ref(seen: Seen) -> Ref:
-    return Ref(name=seen.name, run_id=seen.run_id, namespace=seen.namespace, kind=seen.engine, uid=seen.uid)
 
 
 def _since(seen: Seen) -> str:
