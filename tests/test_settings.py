@@ -83,7 +83,9 @@ def test_each_layer_wins_over_the_next(machine: Machine) -> None:
     settings = machine.load({"image": "flag"}, ARENA_IMAGE="variable")
     assert settings.value("image") == "fixed"
     assert settings.source("image") == f"{machine.etc} (locked)"
-    assert [typed.source for typed, _ in settings.overruled()] == ["flag --image", "ARENA_IMAGE"]
+    for layer, source in (("flag", "flag --image"), ("env", "ARENA_IMAGE")):
+        assert settings.overruled(layer) == [f"{source} has no effect: image is fixed by {machine.etc} (locked)"]
+    assert machine.load({"image": "fixed"}).overruled("flag") == []
 
 
 def test_site_file_and_built_in(machine: Machine) -> None:

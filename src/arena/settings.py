@@ -162,10 +162,19 @@ class Settings(NamedTuple):
         """The layer the value came from, one of LAYERS."""
         return next(name for name, entries in zip(LAYERS, self.layers, strict=True) if key in entries)
 
-    def overruled(self) -> list[tuple[Entry, Entry]]:
-        """What was typed (flag, variable) in vain, each with the locked site setting that wins."""
-        locked, *typed = self.layers[:3]
-        return [(entries[key], locked[key]) for key in locked for entries in typed if key in entries]
+    def overruled(self, layer: str) -> list[str]:
+        """What was said in vain at a layer (flag, env), each with the locked site setting that wins.
+
+        >>> settings = Settings.load({}, {"ARENA_IMAGE": "python:3.13"}, Path("/"))
+        >>> settings.with_layer("locked", "/etc/arena/config.yaml (locked)", {"image": "work:1"}).overruled("env")
+        ['ARENA_IMAGE has no effect: image is work:1 by /etc/arena/config.yaml (locked)']
+        """
+        locked, said = self.layers[0], self.layers[LAYERS.index(layer)]
+        vain = [key for key in locked if key in said and said[key].value != locked[key].value]
+        return [
+            f"{said[key].source} has no effect: {key} is {written(locked[key].value)} by {locked[key].source}"
+            for key in vain
+        ]
 
     def text(self, key: str) -> str | None:
         """The value of a text setting."""

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -370,6 +371,19 @@ def test_settings_are_shown_as_they_are_written(here: Any) -> None:
     assert (shown["engines"], shown["local.enabled"], shown["image"]) == ("a,b", "true", "-")
     typed = here("config", "show", "-o", "json", env={"ARENA_ENGINES": "a,b"}).json
     assert (typed["engines"]["value"], typed["local.enabled"]["value"]) == (["a", "b"], True)
+
+
+def test_a_word_that_the_site_overrules_is_said(here: Any, tmp_path: Path) -> None:
+    site = tmp_path / "site.yaml"
+    site.write_text("locked: {backend: local}\n")
+    env = {"ARENA_SITE_CONFIG": str(site)}
+    vain = f"has no effect: backend is local by {site} (locked)\n"
+    assert here("list", "-b", "kubernetes", env=env).stderr.startswith(f"Warning: flag --backend {vain}")
+    typed = {**env, "ARENA_BACKEND": "kubernetes"}
+    assert here("config", "show", env=typed).stderr == f"Warning: ARENA_BACKEND {vain}"
+    assert vain not in here("list", env=typed).stderr
+    assert here("-b", "local", "run", "--name", "a", "true").exit_code == 0
+    assert here("-b", "kubernetes", "rerun", "a", "--name", "b", env=env).stderr.count(vain) == 1
 
 
 def test_words_of_arena_go_that_mean_nothing_here(here: Any) -> None:

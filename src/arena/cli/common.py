@@ -11,11 +11,13 @@ import click
 if TYPE_CHECKING:
     from arena.client import Client, Handle
     from arena.errors import ArenaError
+    from arena.settings import Settings
     from arena.status import Seen
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 META = "arena.place"
+OVERRULED = "arena.overruled"
 FLAGS = ("backend", "namespace", "context", "kubeconfig", "as", "as_group", "request_timeout")
 STATES = ("PENDING", "QUEUED", "RUNNING", "SUSPENDED", "SUCCEEDED", "FAILED", "CANCELLED", "UNKNOWN")
 
@@ -77,7 +79,18 @@ def client(ctx: click.Context) -> Client:
         cwd = Path(os.getcwd())
     except FileNotFoundError as error:
         raise SpecError("the folder you are in does not exist any more", hint="cd to another one") from error
-    return Client(settings=Settings.load(flags, os.environ, cwd), cwd=cwd)
+    settings = Settings.load(flags, os.environ, cwd)
+    say_overruled(ctx, settings, "flag")
+    return Client(settings=settings, cwd=cwd)
+
+
+def say_overruled(ctx: click.Context, settings: Settings, layer: str) -> None:
+    """Say, once, which words of a layer have no effect, as the site has locked what they set."""
+    said = ctx.meta.setdefault(OVERRULED, set())
+    for line in settings.overruled(layer):
+        if line not in said:
+            say(f"Warning: {line}")
+        said.add(line)
 
 
 def say(text: str) -> None:

@@ -37,6 +37,7 @@ def show(ctx: click.Context, fmt: str) -> None:
         output.Column("SOURCE", lambda row: row.source),
     )
     output.write(output.table(config_rows(settings), columns))
+    common.say_overruled(ctx, settings, "env")
     for name in settings.unknown_env:
         common.say(f"Warning: {name} is no variable of arena's")
 
