@@ -41,6 +41,9 @@ def test_what_is_no_yaml():
 
 
 def test_a_key_that_stands_twice_is_refused_with_its_place() -> None:
-    with pytest.raises(SpecError, match=r"x\.yaml is not YAML: line 2: the key 'name' stands twice"):
-        read_documents("metadata:\n  name: a\n  name: b\n", "x.yaml")
+    text = "kind: Job\nmetadata:\n  name: a\n  labels: {}\n  name: b\n"
+    with pytest.raises(SpecError) as caught:
+        read_documents(text, "x.yaml")
+    where = "line 5, column 3: the key 'name' stands twice, first in line 3"
+    assert str(caught.value) == f"x.yaml is not YAML: {where}"
     assert read_documents("a: {x: 1}\nb: {x: 1}\n", "x.yaml") == [{"a": {"x": 1}, "b": {"x": 1}}]

@@ -61,9 +61,12 @@ def _loader() -> Any:
 
         def construct_mapping(self, node: Any, deep: bool = False) -> Any:
             """A mapping whose keys stand once each: the last of two would win without a word."""
-            keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
-            if twice := [key for key in dict.fromkeys(keys) if keys.count(key) > 1 and key != "<<"]:
-                raise ValueError(f"line {node.start_mark.line + 1}: the key {twice[0]!r} stands twice")
+            first: dict[str, Any] = {}
+            for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode) and key.value != "<<"):
+                if (before := first.setdefault(key.value, key)) is not key:
+                    place = f"line {key.start_mark.line + 1}, column {key.start_mark.column + 1}"
+                    line = before.start_mark.line + 1
+                    raise ValueError(f"{place}: the key {key.value!r} stands twice, first in line {line}")
             return super().construct_mapping(node, deep=deep)
 
     kinds = (("null", _NULL), ("bool", _BOOL), ("int", _INT), ("float", _FLOAT), ("merge", re.compile("<<")))
