@@ -42,6 +42,18 @@ def test_the_file_may_stand_in_the_flag_s_word(here: Any, arena: Any) -> None:
     assert (result.exit_code, result.stdout) == (0, "x\n"), result.stderr
 
 
+def test_a_secret_is_named_and_left_out_whatever_it_holds(here: Any, arena: Any) -> None:
+    secret = "---\napiVersion: v1\nkind: Secret\nmetadata: {name: door}\nstringData: {colour: green}\n"
+    words = ["submit", "-f", str(arena.file("job.yaml", JOB + secret)), "--dry-run"]
+    hidden = here(*words)
+    assert hidden.stderr == "Note: Secret 'door' is left out: what it holds is secret; --show-secrets prints it\n"
+    assert ("green" in hidden.stdout, "name: x" in hidden.stdout) == (False, True)
+    shown = here(*words, "--show-secrets")
+    assert ("green" in shown.stdout, shown.stderr) == (True, "")
+    made = here("submit", "pytorch", "--name", "x", "--image", "i", "--env", "HF_TOKEN=a", "--dry-run", "true")
+    assert "Note: Secret 'x-" in made.stderr
+
+
 def test_set_and_patch_change_it(here: Any, arena: Any) -> None:
     patch = arena.file("patch.yaml", "spec: {suspend: true}")
     more = ["--patch", str(patch), "--set", "spec.template.spec.containers.c.image=i:1"]

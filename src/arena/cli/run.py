@@ -470,13 +470,15 @@ def show(objects: Sequence[Mapping[str, Any]], notes: Sequence[str], given: Mapp
     """Print the objects of a dry run, without Secrets unless they are asked for."""
     from arena.cli import output
 
-    shown = [one for one in objects if given["show_secrets"] or one["kind"] != "Secret"]
-    output.emit_objects(shown, given["fmt"])
-    for note in notes:
+    hidden = [one for one in objects if one["kind"] == "Secret" and not given["show_secrets"]]
+    output.emit_objects([one for one in objects if one not in hidden], given["fmt"])
+    for note in (*notes, *(_hidden(one) for one in hidden)):
         common.say(f"Note: {note}")
-    if len(shown) < len(objects):
-        common.say("Note: the Secret with the values that look secret is left out; --show-secrets prints it")
     return 0
+
+
+def _hidden(secret: Mapping[str, Any]) -> str:
+    return f"Secret {secret['metadata']['name']!r} is left out: what it holds is secret; --show-secrets prints it"
 
 
 def _unused(plan: Plan) -> tuple[str, ...]:
