@@ -10,6 +10,8 @@ PIP := $(PYTHON) -m pip --python $(BIN)/python --disable-pip-version-check
 PYTEST_ARGS ?=
 # Tests on a test bed wait for pods most of the time: they run beside those of this machine (tests/plugins/lanes.py).
 LANES ?= 2
+# How often a test that failed is run again (tests/plugins/again.py).
+AGAIN ?= 0
 # The pure parts, the pages, the contract, and the command line's words, codes and tables.
 QUICK := tests/test_*.py tests/backends/test_contract.py tests/cli/test_o*.py tests/cli/test_exit_codes.py
 DEV_STAMP := .venv/.dev-installed
@@ -32,7 +34,7 @@ demo: $(DEMO_STAMP) ## train on two workers here, then show logs, model, list, g
 	@PATH="$(CURDIR)/$(BIN):$$PATH" bash tools/demo.sh
 
 test: venv lint ## lint, types, arrows, lengths and every test that needs no root and no gigabyte
-	$(BIN)/pytest -n $(LANES) --dist loadgroup $(PYTEST_ARGS)
+	$(BIN)/pytest -n $(LANES) --dist loadgroup --reruns $(AGAIN) $(PYTEST_ARGS)
 
 quick: venv lint ## lint, types and the quick tests of all parts, a worker per core, under a minute
 	$(BIN)/pytest -q -n auto -m "not slow and not kill and not frameworks and not cluster and not kubelet" $(QUICK) $(PYTEST_ARGS)

@@ -13,7 +13,7 @@ import pytest
 
 import arena
 
-pytest_plugins = ["plugins.lanes", "plugins.strict", "cluster.beds"]
+pytest_plugins = ["plugins.again", "plugins.lanes", "plugins.strict", "cluster.beds"]
 
 MARK = "TEST_OF"
 PATIENCE = 10.0  # seconds for what was ended to be gone
