@@ -617,6 +617,8 @@ def test_it_works_from_eight_threads(place: LocalPlace) -> None:
 def test_it_works_after_a_fork(place: LocalPlace) -> None:
     client = place.client()
     before = client.run(sh(HOLD))
+    beside = threading.Thread(target=before.wait, daemon=True)
+    beside.start()
     pid = os.fork()
     if pid == 0:
         code = 1
@@ -627,6 +629,8 @@ def test_it_works_after_a_fork(place: LocalPlace) -> None:
         finally:
             os._exit(code)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    beside.join(20)
+    assert not beside.is_alive()
     assert [job.name for job in client.list()] == ["child", before.name]
 
 

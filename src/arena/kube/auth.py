@@ -6,7 +6,6 @@ import base64
 import json
 import os
 import sys
-import threading
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,6 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from arena.errors import BackendError, ForbiddenError
+from arena.kube import forks
 from arena.kube.config import Access, ExecPlugin
 
 Headers = Sequence[tuple[str, str]]
@@ -38,7 +38,7 @@ class Credentials:
 
     def __init__(self, access: Access) -> None:
         self.access = access
-        self._lock = threading.Lock()
+        self._lock = forks.Lock()
         self._made: _Made | None = None
         self._until: datetime | None = None
         self._turn = 0

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO, Self
 
 from arena.errors import ArenaError, BackendError, UnsupportedError
+from arena.kube import forks
 from arena.kube.errors import CutError, read_answer, refusal
 from arena.kube.stops import Stopped
 from arena.kube.wire import WRITE, Open
@@ -37,7 +38,7 @@ class Channels:
         self.protocol = opened.response.headers.get("Sec-WebSocket-Protocol", "")
         self._opened = opened
         self._stream = opened.response.extensions["network_stream"]
-        self._lock = threading.Lock()
+        self._lock = forks.Lock()
         self._socket = Connection(ConnectionType.CLIENT)
 
     def send(self, channel: int, data: bytes) -> None:

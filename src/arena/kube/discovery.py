@@ -6,7 +6,6 @@ import contextlib
 import hashlib
 import os
 import tempfile
-import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ import msgspec
 from msgspec import Struct, field
 
 from arena.errors import ArenaError
+from arena.kube import forks
 from arena.kube.errors import AbsentError, Answer, UnpublishedError, strange
 from arena.kube.wire import JSON
 
@@ -70,7 +70,7 @@ class Discovery:
     def __init__(self, api: Api, cache: Path | None) -> None:
         self._api = api
         self._file = cache / f"{_key(api)}.json" if cache else None
-        self._lock = threading.RLock()
+        self._lock = forks.Lock()
         self._known: _Known | None = None
         self._remembered = False
 

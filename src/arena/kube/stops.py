@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from arena.kube import forks
 from arena.kube.alive import watch_peer
 
 TICK = 0.05  # seconds between two looks at the events
@@ -56,7 +57,7 @@ class Stops:
 
     def __init__(self) -> None:
         self.closed = threading.Event()
-        self._lock = threading.Lock()
+        self._lock = forks.Lock()
         self._guards: set[Guard] = set()
         self._thread: threading.Thread | None = None
 

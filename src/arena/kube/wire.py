@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import os
 import socket
 import threading
 import time
@@ -21,7 +20,7 @@ from urllib.parse import urlencode
 from msgspec import Struct, structs
 
 from arena.errors import BackendError
-from arena.kube import alive
+from arena.kube import alive, forks
 from arena.kube.auth import Credentials, Headers, Login
 from arena.kube.config import Access
 from arena.kube.errors import (
@@ -64,9 +63,10 @@ class Wire:
         self.credentials = Credentials(access)
         self.stops = Stops()
         self._clock: tuple[str, float] | None = None
-        self._lock = threading.Lock()
+        self._lock = forks.Lock()
         self._clients: dict[_Kind, httpx2.Client] = {}
-        self._process = os.getpid()
+        self._parents: list[object] = []
+        forks.renew(self)
 
     def ask(
         self,
@@ -79,7 +79,6 @@ class Wire:
         content: str = JSON,
     ) -> httpx2.Response:
         """A whole answer; what the server refuses is raised."""
-        self._after_fork()
         patience = self.access.timeout or (READ if method == "GET" else WRITE)
         return self._ask(_Asked(method, _target(path, query), body, accept, content, patience=patience))
 
@@ -98,7 +97,6 @@ class Wire:
 
         With headers it is a websocket: what it starts is not started twice. `Stopped` is raised when `stop` is set.
         """
-        self._after_fork()
         asked = _Asked("GET", _target(path, query), accept="*/*", patience=first, headers=tuple(headers))
         with self.stops.guard(stop) as guard:
             response = self._ask(asked, guard)
@@ -108,13 +106,10 @@ class Wire:
             finally:
                 response.close()
 
-    def _after_fork(self) -> None:
-        """A child has connections and locks of its own: its parent's stay as they are, for the parent to go on with."""
-        if self._process == os.getpid():
-            return
-        self._parents = self._clients, self.stops
-        self._process, self._clients = os.getpid(), {}
-        self._lock, self.stops = threading.Lock(), Stops()
+    def after_fork(self) -> None:
+        """A child has connections of its own: its parent's stay as they are, for the parent to go on with."""
+        self._parents += [self._clients, self.stops]
+        self._clients, self.stops = {}, Stops()
 
     def ahead(self) -> timedelta:
         """By how much the server's clock is ahead of this machine's; answers tell it in whole seconds."""
