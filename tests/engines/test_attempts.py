@@ -79,6 +79,13 @@ def test_the_attempts_of_each_moment(name: str) -> None:
     assert [one.restarts for one in found[:-1]] == [one.attempt - 1 for one in found[:-1]]
 
 
+def test_only_the_last_end_of_a_pod_can_be_that_of_its_deletion() -> None:
+    pod = moment(1, ENDED, ENDED)
+    pod["metadata"] |= {"deletionTimestamp": MADE, "deletionGracePeriodSeconds": 0}
+    found = pods.replicas(decoded(pod)[0], "worker", 0, 0, "main")
+    assert [(one.exit_code, one.ended_by_us) for one in found] == [(3, False), (3, True)]
+
+
 @pytest.mark.parametrize("name", MOMENTS)
 def test_a_log_belongs_to_the_attempt_that_wrote_it(name: str) -> None:
     """The node gives the log of the last run, and while another one is there that of the run before it."""

@@ -255,12 +255,13 @@ def _without_devices(resources: Manifest) -> Manifest:
 def replicas(pod: Pod, role: str, index: int, rank: int | None, container: str) -> list[Replica]:
     """A pod's replica as it is now, last, and before it the ends of its earlier starts that are still known."""
     status = _status_of(pod, container)
-    restarts = status.restart_count if status else 0
-    now = _now(pod, status, role, index, rank, restarts)
+    name, node = pod.metadata.name, pod.spec.node_name
+    base = Replica(role=role, index=index, rank=rank, pod=name, node=node, **_told(pod.spec))
+    now = _now(base, pod, status)
     before = status.last_state.terminated if status else None
     if before is None or now.attempt == 1:
         return [now]
-    return [_changed(_ended(now, before, now.attempt - 1), restarts=now.attempt - 2), now]
+    return [_changed(_ended(base, before, now.attempt - 1), restarts=now.attempt - 2), now]
 
 
 def planned(template: Template, role: str, index: int, rank: int | None) -> Replica:
@@ -296,18 +297,10 @@ def _status_of(pod: Pod, container: str) -> ContainerStatus | None:
     return next((status for status in found if status.name == container), found[0] if found else None)
 
 
-def _now(pod: Pod, status: ContainerStatus | None, role: str, index: int, rank: int | None, restarts: int) -> Replica:
+def _now(one: Replica, pod: Pod, status: ContainerStatus | None) -> Replica:
+    restarts = status.restart_count if status else 0
     attempt = restarts + (2 if status and status.is_between_starts else 1)
-    base = Replica(
-        role=role,
-        index=index,
-        rank=rank,
-        attempt=attempt,
-        pod=pod.metadata.name,
-        node=pod.spec.node_name,
-        restarts=restarts,
-        **_told(pod.spec),
-    )
+    base = _changed(one, attempt=attempt, restarts=restarts)
     if status and status.state.terminated:
         end = status.state.terminated
         return _changed(_ended(base, end, attempt), ended_by_us=_is_ended_by_us(pod, end))
