@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import structs
 
-from arena import choice, jobs, showing
+from arena import choice, engines, jobs, showing
 from arena.backends.base import Backend, Context, LogLine, LogQuery, Plan, Query, Ref, Warnings, unheard
 from arena.errors import (
     BackendError,
@@ -276,7 +276,7 @@ class Client:
         """The job there; on this machine, where there is one job of a name, a type that was named must be its own."""
         found = Handle(self, self.backend(backend).find(name, gone=gone), backend)
         kind, _, bare = name.rpartition("/")
-        if kind and backend == "local" and found.get().trainer not in (kind, jobs.load(kind).trainer):
+        if kind and backend == "local" and found.get().trainer != engines.trainer(kind):
             raise NotFoundError(f"job {bare!r} is of another type than {kind!r}", hint=f"arena get {bare}")
         return found
 

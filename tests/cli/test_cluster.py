@@ -188,6 +188,8 @@ def test_a_type_tells_two_jobs_of_one_name_apart(cluster: Any, bed: Bed, pytorch
     assert "-T" in both.stderr
     for word, trainer in (("job", "job"), ("py", "pytorchjob"), ("pytorchjob", "pytorchjob")):
         assert cluster("get", name, "-T", word, "-o", "json").json["trainer"] == trainer
+        assert [one["name"] for one in cluster("list", "-T", word, "-o", "json").json] == [name]
+    assert cluster("list", "-T", "trainjob", "-o", "json").json == []
     assert cluster("get", f"pytorchjob/{name}", "-o", "json").json["trainer"] == "pytorchjob"
     assert cluster("delete", name).exit_code == 2
     assert cluster("delete", name, "-T", "py").exit_code == 0

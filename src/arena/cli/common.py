@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -199,14 +199,23 @@ def states(words: Sequence[str]) -> tuple[str, ...]:
     return found
 
 
-def chosen(client: Client, labels: Sequence[str], state: Sequence[str], *, everything: bool = False) -> list[str]:
-    """The names of the caller's jobs that `-l`, `--state` or `--all` mean; none where nothing was asked for."""
+def chosen(
+    client: Client, kind: str, labels: Sequence[str], state: Sequence[str], *, everything: bool = False
+) -> list[Handle]:
+    """The caller's jobs (of a type) that `-l`, `--state` or `--all` mean; none where nothing was asked for."""
     from arena.backends.base import Query
 
     if not (labels or state or everything):
         return []
     query = Query(states=states(state), labels=pairs("-l", labels), user=client.user)
-    return [seen.name for seen in client.seen(query)]
+    return [client.handle(seen) for seen in of_type(client.seen(query), kind)]
+
+
+def of_type(seens: Iterable[Seen], kind: str) -> list[Seen]:
+    """Those of the type that `-T` means; all where it was not given."""
+    from arena import engines
+
+    return [seen for seen in seens if seen.trainer == engines.trainer(kind)] if kind else list(seens)
 
 
 def pairs(label: str, words: Sequence[str]) -> dict[str, str]:

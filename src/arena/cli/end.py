@@ -78,25 +78,26 @@ def delete(
 ) -> int:
     """End jobs and take them from the list; returns when nothing of them lives."""
     client = common.client(ctx)
-    found = common.chosen(client, asked["labels"], asked["state"], everything=asked["everything"])
-    chosen = list(dict.fromkeys((*names, *found)))
+    found = common.chosen(client, kind, asked["labels"], asked["state"], everything=asked["everything"])
+    chosen: list[str | Handle] = [*names, *(job for job in found if job.name not in names)]
     if not chosen and not (asked["labels"] or asked["state"] or asked["everything"]):
         raise click.UsageError("which jobs? Give names, -l, --state or --all", ctx)
     how = {"force": force, "wait": not asked["no_wait"]}
-    return _each(lambda name: _delete(client, name, kind, must_exist=must_exist, **how), chosen)
+    return _each(lambda one: _delete(client, one, kind, must_exist=must_exist, **how), chosen)
 
 
-def _delete(client: Client, name: str, kind: str, *, must_exist: bool, **how: bool) -> int:
+def _delete(client: Client, one: str | Handle, kind: str, *, must_exist: bool, **how: bool) -> int:
     """Delete one job, saying what happened; its exit code, so that the others are deleted all the same."""
     from arena.errors import ArenaError, NotFoundError
 
     try:
-        job = common.named(client, name, kind)
+        job = common.named(client, one, kind) if isinstance(one, str) else one
         job.delete(**how)
         common.say_notes(job)
     except NotFoundError as error:
         if not must_exist:
             where = f" ({error.hint})" if "--context" in error.hint else ""
+            name = one if isinstance(one, str) else one.name
             common.say(f"Warning: job {name!r} does not exist, nothing to delete{where}")
             return 0
         common.print_error(error, as_json=False)

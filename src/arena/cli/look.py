@@ -45,7 +45,6 @@ def list_(ctx: click.Context, /, fmt: str, watch: bool, strict: bool, **asked: A
 
 
 def _seen(client: Any, asked: dict[str, Any]) -> list[Any]:
-    from arena import jobs
     from arena.backends.base import Query
 
     user = asked["user"] or (client.user if asked["mine"] else "")
@@ -55,11 +54,7 @@ def _seen(client: Any, asked: dict[str, Any]) -> list[Any]:
         user=user,
         everywhere=asked["all_namespaces"],
     )
-    found = list(client.seen(query))
-    if asked["kind"]:
-        trainer = jobs.load(asked["kind"]).trainer
-        found = [seen for seen in found if seen.trainer == trainer]
-    return found
+    return common.of_type(client.seen(query), asked["kind"])
 
 
 def _elsewhere(client: Any) -> str:

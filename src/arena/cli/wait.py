@@ -63,7 +63,7 @@ def wait(ctx: click.Context, /, names: tuple[str, ...], kind: str, record: str, 
                 if not isinstance(end, Exception):
                     seens[name] = end
         except Interrupt as stop:
-            _say_rest([job.name for name, job in jobs.items() if name not in codes])
+            _say_rest([name for name in jobs if name not in codes])
             return stop.exit_code
     ordered = {name: seens[name] for name in jobs if name in seens}
     if record:
@@ -84,10 +84,17 @@ def _jobs(client: Client, names: tuple[str, ...], kind: str, asked: Mapping[str,
 
     if not names and not _selects(asked):
         raise click.UsageError("which jobs? Give names, -l or --state")
-    words = [*names, *common.chosen(client, asked["labels"], asked["state"])]
-    if not words:
+    jobs = {word: common.named(client, word, kind, gone=True) for word in dict.fromkeys(names)}
+    named = {job.run_id for job in jobs.values()}
+    found = [job for job in common.chosen(client, kind, asked["labels"], asked["state"]) if job.run_id not in named]
+    if not (jobs or found):
         raise NotFoundError("no job of yours is selected: there is nothing to wait for", hint="arena list --mine")
-    return {word: common.named(client, word, kind, gone=True) for word in dict.fromkeys(words)}
+    return jobs | {_word(job, [*jobs.values(), *found]): job for job in found}
+
+
+def _word(job: Handle, jobs: Iterable[Handle]) -> str:
+    """What a job is called among others: its name, with its type where several have that name."""
+    return f"{job.ref.kind}/{job.name}" if [one.name for one in jobs].count(job.name) > 1 else job.name
 
 
 def _ends(jobs: Mapping[str, Handle], *limits: float | None) -> Iterator[Came]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
+from arena import jobs
 from arena.errors import SpecError
 
 if TYPE_CHECKING:
@@ -17,6 +18,16 @@ ENGINES = {
     "mpijob": "arena.engines.mpijob:MPIJobEngine",
     "trainjob": "arena.engines.trainjob:TrainJobEngine",
 }
+
+
+def trainer(word: str) -> str:
+    """The kind that a word of -T or KIND/NAME means: its own name, or that of a type that it carries.
+
+    >>> trainer("tf"), trainer("PyTorchJobs"), trainer("trainjob")
+    ('tfjob', 'pytorchjob', 'trainjob')
+    """
+    own = word.lower().removesuffix("s")
+    return own if own in ENGINES else jobs.load(word).trainer
 
 
 def load(name: str) -> Engine:

@@ -15,7 +15,7 @@ from msgspec import structs
 from arena.backends.base import Context, LogLine, LogQuery, Plan, Query, Ref, Warnings, unheard
 from arena.backends.kubernetes import defaults, planning, reading, travel
 from arena.backends.kubernetes.reading import Found, Reader
-from arena.engines import ENGINES, load
+from arena.engines import ENGINES, load, trainer
 from arena.engines.base import RUN_LABEL, STOPPED_ANNOTATION, Engine, Kind, Served
 from arena.engines.objects import Pod
 from arena.errors import (
@@ -292,7 +292,7 @@ class KubernetesBackend:
 
     def _kinds(self, word: str) -> builtins.list[Engine]:
         served = self.reader.served()
-        return [engine for engine in served if is_called(engine, word)] if word else served
+        return [engine for engine in served if engine.name == trainer(word)] if word else served
 
     def get(self, ref: Ref) -> Seen:
         """The job as it is now."""
@@ -519,16 +519,6 @@ def _ref(found: Found) -> Ref:
         kind=found.engine.name,
         uid=metadata.uid,
     )
-
-
-def is_called(engine: Engine, word: str) -> bool:
-    """Whether a word of -T or KIND/NAME means this kind: its own name, or that of a type it carries (tf, pytorch …)."""
-    from arena import jobs
-
-    if word.lower() in (engine.name, engine.kind.lower(), f"{engine.kind.lower()}s"):
-        return True
-    known = jobs.ALIASES.get(word, word)
-    return known in jobs.names() and jobs.load(known).trainer == engine.name
 
 
 def matches(seen: Seen, labels: Mapping[str, str], query: Query) -> bool:
