@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import arena
-from arena import State
-from arena.backends.local import state
+from arena import State, files
+from arena.backends.local import process, state
 from arena.client import Handle
 from backends.place import HOLD, LocalPlace, py, sh, texts, until
 from local.victims import (
@@ -111,14 +111,15 @@ def test_replicas_go_on_without_their_supervisor_and_the_next_look_starts_one(pl
 def test_no_code_and_no_line_is_lost_when_the_job_ends_without_supervisor(place: LocalPlace) -> None:
     job = running(place.run(sh(COUNTING + "; exit 9")))
     kill_supervisor(job)
+    before = time.time()
     place.go()
     until((folder(job) / "attempt-1" / "worker-0.exit.json").exists)
-    ended = time.time()
-    time.sleep(1.2)
+    after = time.time()
+    time.sleep(1)
     seen = job.wait()
     assert (seen.state, seen.exit_code, seen.reason) == (State.FAILED, 9, "Error")
     assert seen.observed.finished
-    assert abs(seen.observed.finished.timestamp() - ended) < 0.5
+    assert before - 0.1 < seen.observed.finished.timestamp() < after + 0.1
     counted(job)
 
 
@@ -150,9 +151,9 @@ def test_retries_go_on_under_the_next_supervisor(place: LocalPlace) -> None:
 def test_the_time_limit_counts_on_under_the_next_supervisor(place: LocalPlace) -> None:
     job = running(place.run(sh(HOLD), running_timeout="2s"))
     kill_supervisor(job)
-    seen = job.wait(10)
+    seen = job.wait(40)
     assert (seen.state, seen.reason, seen.exit_code) == (State.FAILED, "DeadlineExceeded", None)
-    assert 1.9 < seen.duration < 4
+    assert seen.duration > 1.9
 
 
 def test_a_decided_end_stays_decided_when_the_supervisor_is_killed_while_it_ends_the_gang(place: LocalPlace) -> None:
@@ -181,9 +182,10 @@ def test_a_replica_that_ended_with_its_keeper_has_its_code(place: LocalPlace) ->
     """The keeper is stopped while the program ends, and then killed: nobody has read the code yet."""
     job = running(place.run(sh(HOLD + "; echo end; exit 12")))
     keeper = keepers(folder(job))["worker-0"]
+    (pid,) = job.get().observed.replicas[0].pids
     os.kill(keeper, signal.SIGSTOP)
     place.go()
-    time.sleep(0.2)
+    until(lambda: process.is_zombie(pid))
     kill(keeper)
     seen = job.wait()
     assert (seen.state, seen.exit_code) == (State.FAILED, 12)
@@ -211,7 +213,7 @@ def test_supervisor_and_keepers_together(place: LocalPlace, script: str) -> None
     kill_all(job)
     assert marked(job)
     place.client().list()
-    seen = job.wait(10)
+    seen = job.wait(40)
     assert (seen.state, seen.reason, seen.exit_code) == (State.FAILED, "Lost", None)
     until(lambda: nothing_left(job))
 
@@ -219,7 +221,7 @@ def test_supervisor_and_keepers_together(place: LocalPlace, script: str) -> None
 def test_a_job_that_is_lost_is_not_retried(place: LocalPlace) -> None:
     job = running(place.run(sh(HOLD), retry=3, restart_policy="Always"))
     kill_all(job)
-    seen = job.wait(10)
+    seen = job.wait(40)
     assert (seen.reason, seen.observed.attempt) == ("Lost", 1)
 
 
@@ -231,12 +233,19 @@ def test_a_lost_job_can_be_deleted_and_its_name_used_again(place: LocalPlace) ->
     assert place.run(["true"], name="x").wait().exit_code == 0
 
 
+def test_who_is_told_to_stop_what_was_lost_before_says_so(place: LocalPlace) -> None:
+    job = running(place.run(sh(HOLD)))
+    kill_all(job)
+    state.Run(folder(job)).write("stop.json", state.Stop(by="somebody", at=files.now()))
+    assert job.wait(40).reason == "Lost"
+
+
 def test_a_restart_of_the_machine(place: LocalPlace) -> None:
     job = running(place.run(sh(HOLD), workers=2))
     kill_all(job)
     kill(*marked(job))
     change_made(job, bootId="another")
-    seen = job.wait(5)
+    seen = job.wait(40)
     assert (seen.state, seen.reason, seen.exit_code) == (State.FAILED, "Lost", None)
 
 
@@ -248,7 +257,7 @@ def test_after_a_restart_nothing_is_started_that_had_not_been(place: LocalPlace)
     for path in (folder(job) / "attempt-1").iterdir():
         path.unlink()
     change_made(job, bootId="another")
-    assert job.wait(5).reason == "Lost"
+    assert job.wait(40).reason == "Lost"
     assert count_file(place, "starts") == 1
 
 
@@ -285,7 +294,7 @@ def test_the_queue_moves_when_a_running_job_is_killed_whole(place: LocalPlace) -
     second = client_.run(["true"])
     until(lambda: second.get().state is State.QUEUED)
     kill_all(first)
-    until(lambda: state.Run(folder(second)).facts().finished, 8)
+    until(lambda: state.Run(folder(second)).facts().finished)
     assert second.wait().exit_code == 0
 
 
@@ -296,7 +305,7 @@ def test_a_gpu_is_free_again_when_its_job_is_killed_whole(place: LocalPlace, tmp
     second = client_.run(["true"], gpus=1)
     until(lambda: second.get().state is State.QUEUED)
     kill(*keepers(folder(first)).values())
-    assert second.wait(10).exit_code == 0
+    assert second.wait(40).exit_code == 0
     assert first.wait().reason == "Lost"
 
 

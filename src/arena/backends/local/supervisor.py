@@ -216,9 +216,10 @@ class Supervisor:
         return self.facts.ending
 
     def _verdict(self, replicas: list[Replica]) -> str | None:
-        if self.run.stop():
+        word = gang.over(replicas, self.ends)
+        if self.run.stop() and word != "Lost":  # what is lost was so before anybody could end it
             return "Stopped"
-        if word := gang.over(replicas, self.ends):
+        if word:
             return word
         left = self._time_left()
         return "Deadline" if left is not None and left <= 0 else None
