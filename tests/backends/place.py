@@ -31,7 +31,7 @@ class LocalPlace:
     full_state = arena.State.QUEUED
     longest = 63  # letters of a name
     where = ""
-    patience = 5.0  # seconds for what takes a moment
+    patience = 20.0  # seconds for what takes a moment
 
     def __init__(self, env: Mapping[str, str], cwd: Path) -> None:
         self.env = env
@@ -88,7 +88,7 @@ class KubernetesPlace(LocalPlace):
 
     backend = "kubernetes"
     full_state = arena.State.PENDING
-    patience = 30.0
+    patience = 60.0
     longest = 61  # its only pod has the host name NAME-0
 
     def __init__(self, env: Mapping[str, str], cwd: Path, bed: Bed) -> None:
@@ -169,7 +169,7 @@ def texts(lines: Iterable[arena.LogLine]) -> list[str]:
     return [line.text for line in lines]
 
 
-def until(look: Callable[[], T], seconds: float = 20.0) -> T:
+def until(look: Callable[[], T], seconds: float = 50.0) -> T:
     """What `look` gives as soon as it is true; fails when it is not in time."""
     deadline = time.monotonic() + seconds
     while not (found := look()):

@@ -171,7 +171,7 @@ def test_of_two_submits_at_once_exactly_one_wins(place: LocalPlace) -> None:
     both = [spawn.Process(target=submit_each, args=words) for _ in range(2)]
     for one in both:
         one.start()
-    outcomes = list(zip(results.get(timeout=50), results.get(timeout=50), strict=True))
+    outcomes = list(zip(results.get(timeout=150), results.get(timeout=150), strict=True))
     for one in both:
         one.join()
     assert [sorted(pair)[0] for pair in outcomes] == ["AlreadyExistsError"] * 20, outcomes
@@ -292,13 +292,13 @@ def test_wait_ends_when_the_job_is_ended_by_someone(place: LocalPlace, end: str)
     with ThreadPoolExecutor() as pool:
         waiting = pool.submit(job.wait, timeout=50)
         getattr(place.client().get(job.name), end)()
-        seen = waiting.result(timeout=5)
+        seen = waiting.result(timeout=place.patience)
     assert (seen.state, seen.exit_code) == (State.CANCELLED, None)
 
 
 def test_a_short_running_counts_as_started(place: LocalPlace) -> None:
     job = place.run(["sleep", "0.2"])
-    assert job.wait(start_timeout=10).state is State.SUCCEEDED
+    assert job.wait(start_timeout=place.patience).state is State.SUCCEEDED
     assert job.wait(start_timeout=0).state is State.SUCCEEDED
 
 
@@ -308,7 +308,7 @@ def test_a_job_that_does_not_start_in_time_goes_on_waiting(place: LocalPlace) ->
         until(lambda: job.get().state is place.full_state)
         with pytest.raises(arena.NotStartedError, match=place.full_state.name):
             job.wait(start_timeout=0.2)
-    assert job.wait(start_timeout=20).state is State.SUCCEEDED
+    assert job.wait(start_timeout=place.patience).state is State.SUCCEEDED
 
 
 def test_the_running_timeout_counts_from_running(place: LocalPlace) -> None:
@@ -402,7 +402,7 @@ def test_a_follower_ends_when_the_job_is_deleted(place: LocalPlace) -> None:
         following = pool.submit(lambda: texts(job.logs(follow=True)))
         until(lambda: texts(job.logs()) == ["hi"])
         job.delete()
-        assert following.result(timeout=10) == ["hi", "bye"]
+        assert following.result(timeout=place.patience) == ["hi", "bye"]
 
 
 @pytest.mark.parametrize("look", ["get", "logs", "wait", "delete"])
@@ -530,7 +530,7 @@ else:
 
 def test_two_replicas_meet_at_the_master_address(place: LocalPlace) -> None:
     job = place.run(py(MEET), workers=2)
-    job.wait(check=True, timeout=30)
+    job.wait(check=True, timeout=100)
     assert texts(job.logs()) == ["got hello from rank 1"]
 
 
@@ -624,7 +624,7 @@ def test_it_works_after_a_fork(place: LocalPlace) -> None:
         code = 1
         try:
             place.go()
-            ends = (before.wait(timeout=20), client.run(["true"], name="child").wait(timeout=20))
+            ends = (before.wait(timeout=60), client.run(["true"], name="child").wait(timeout=60))
             code = 0 if all(seen.state is State.SUCCEEDED for seen in ends) else 2
         finally:
             os._exit(code)

@@ -142,7 +142,7 @@ def test_following_begins_before_the_job_does(place: LocalPlace) -> None:
             following = pool.submit(lambda: followed.extend(texts(job.logs(follow=True))))
             assert not following.done()
             place.make_room()
-            following.result(timeout=20)
+            following.result(timeout=place.patience)
     assert followed == ["first", "last"]
 
 
@@ -294,7 +294,7 @@ def test_many_may_read_at_once_and_leave_at_any_time(place: LocalPlace) -> None:
         readers = [pool.submit(read) for _ in range(4)]
         together.wait()
         place.go()
-        assert [reader.result(timeout=30) for reader in readers] == [[str(n) for n in range(1, 2001)]] * 4
+        assert [reader.result(timeout=place.patience) for reader in readers] == [[str(n) for n in range(1, 2001)]] * 4
 
 
 def test_lines_know_their_replica_rank_and_time(place: LocalPlace) -> None:

@@ -136,7 +136,7 @@ class Arena:
         path.write_text(text)
         return path
 
-    def until(self, look: Callable[[], Any], seconds: float = 20.0) -> Any:
+    def until(self, look: Callable[[], Any], seconds: float = 50.0) -> Any:
         """What `look` gives as soon as it is true."""
         deadline = time.monotonic() + seconds
         while not (found := look()):

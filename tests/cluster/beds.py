@@ -25,6 +25,7 @@ MARKS = {
     "kubelet": "needs the test bed's node and operators (python -m testbed build)",
 }
 
+STARTS = 180.0  # seconds for a test bed to be there, on a busy machine
 OURS = os.environ.get("ARENA_TESTBED")  # read once: tests run without any variable of arena's
 
 
@@ -33,8 +34,16 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("markers", f"{name}: {meaning}")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Without a test bed these tests are left out, and one line says how to get it; where it is required they fail."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Without a test bed these tests are left out, and one line says how to get it; where it is required they fail.
+
+    Whichever of them is a worker's first starts its test bed: all have the time for that on top of their own.
+    """
+    for item in items:
+        if any(item.get_closest_marker(name) for name in MARKS):
+            limit = item.get_closest_marker("timeout")
+            seconds = limit.args[0] if limit else float(config.getini("timeout"))
+            item.add_marker(pytest.mark.timeout(seconds + STARTS), append=False)
     reason = why_not()
     if reason and not os.environ.get("ARENA_REQUIRE_CLUSTER"):
         for item in items:

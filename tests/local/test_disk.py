@@ -63,7 +63,7 @@ def test_a_log_that_fills_the_disk_changes_no_code(place: LocalPlace, small_disk
     client = place.client(ARENA_STATE_DIR=str(small_disk))
     write = "import sys\nfor i in range(50_000): print('x' * 99)\nsys.exit(7)"
     job = client.run(py(write), workers=workers)
-    seen = job.wait(30)
+    seen = job.wait(50)
     assert (seen.state, seen.exit_code, seen.reason) == (State.FAILED, 7, "Error")
     for rank in range(workers):
         if seen.observed.replicas[rank].exit_code == 7:
@@ -80,7 +80,7 @@ def test_a_job_on_a_disk_that_becomes_full_ends_as_it_ends(place: LocalPlace, sm
     until(lambda: job.get().observed.replicas[0].pids)
     fill(small_disk)
     place.go()
-    assert job.wait(20).exit_code == 9
+    assert job.wait(50).exit_code == 9
 
 
 @pytest.mark.root
@@ -155,7 +155,7 @@ def test_no_home_and_a_uid_without_a_name(place: LocalPlace, tmp_path: Path) -> 
     env = without_home(place, tmp_path)
     code = (
         "job = client.run(['sh', '-c', 'id -u; exit 3'])\n"
-        "seen = job.wait(20)\n"
+        "seen = job.wait(50)\n"
         "print(seen.exit_code, seen.user, [line.text for line in job.logs()], len(client.list()))\n"
     )
     source = str(Path(arena.__file__).parents[1])
@@ -168,7 +168,7 @@ def test_no_home_and_a_uid_without_a_name(place: LocalPlace, tmp_path: Path) -> 
         cwd=place.cwd,
         capture_output=True,
         text=True,
-        timeout=40,
+        timeout=55,
     )
     assert (done.stdout, done.stderr) == ("3 uid-54321 ['54321'] 1\n", "")
     assert mode(tmp_path / "spare" / "arena-54321") == 0o700
@@ -213,7 +213,7 @@ def test_a_reader_of_a_read_only_state_folder(place: LocalPlace, tmp_path: Path)
             assert len(caught.value.what.splitlines()) == 1
     finally:
         subprocess.run(["umount", "-l", str(there)], check=True)
-    assert lost.wait(10).reason == "Lost"
+    assert lost.wait(40).reason == "Lost"
 
 
 # --- other versions, damage ----------------------------------------------------------------------------------

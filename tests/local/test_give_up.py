@@ -19,7 +19,7 @@ def test_a_type_that_cannot_be_loaded_any_more(job_env: dict[str, str]) -> None:
     _kill_supervisor(job.run_id)
     made = json.loads((folder / "job.json").read_text())
     (folder / "job.json").write_text(json.dumps({**made, "type": "no_such_module:Job"}))
-    seen = job.wait(timeout=20)
+    seen = job.wait(timeout=50)
     assert (seen.state, seen.reason, seen.exit_code) == (State.FAILED, "SupervisorFailed", None)
     assert "no_such_module" in seen.status.message
 

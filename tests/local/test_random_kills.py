@@ -157,7 +157,7 @@ def test_supervisor_and_keepers_together_leave_only_lost_jobs(place: LocalPlace,
         until(lambda: all(r.pids for r in job.where.get(job.ref).observed.replicas))  # before, nothing can be lost
         time.sleep(one.uniform(0.0, 0.3))
         kill_all(job)
-        seen = place.client().get(job.name).wait(20)
+        seen = place.client().get(job.name).wait(60)
         ends = [(seen.state, seen.reason, seen.exit_code), *((r.lost, r.exit_code) for r in seen.observed.replicas)]
         assert (seen.state, seen.reason, seen.exit_code) == (State.FAILED, "Lost", None), ends
         assert not marked(job)

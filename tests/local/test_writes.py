@@ -89,9 +89,9 @@ def test_submit(place: LocalPlace, killer: Path) -> None:
         env = {**place.env, **trap.env}
         state = Path(place.env["ARENA_STATE_DIR"])
         submitter = client(env, place.cwd, code, stderr=subprocess.DEVNULL)
-        submitter.wait(20)
+        submitter.wait(60)
         for job in place.client().list():
-            seen = job.wait(10)
+            seen = job.wait(60)
             assert (seen.state, seen.exit_code) == (State.FAILED, 3)
             assert len(mark.read_text().splitlines()) == 1
         usable(place, "x")
@@ -108,7 +108,7 @@ def test_supervisor_and_keeper(place: LocalPlace, killer: Path, word: str, code:
         mark = place.cwd / "ran"
         script = f"echo x >> ran; echo one; sleep 0.05; echo two; exit {code}"
         job = place.client(**trap.env).run(sh(script), name="x", retry=1)
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while not (seen := place.client().get("x").get()).state.final:
             assert time.monotonic() < deadline, seen
             time.sleep(0.05)
@@ -131,7 +131,7 @@ def test_stop_and_delete(place: LocalPlace, killer: Path) -> None:
         job = place.run(sh("while true; do sleep 0.05; done"), name="x")
         until(lambda job=job: job.get().state is State.RUNNING)  # type: ignore[misc]
         other = client({**place.env, **trap.env}, place.cwd, "client.get('x').delete()", stderr=subprocess.DEVNULL)
-        other.wait(20)
+        other.wait(60)
         place.client().get("x", gone=True).delete(force=True)
         assert not marked(job)
         usable(place, "x")
