@@ -14,6 +14,7 @@ from subprocess import DEVNULL, PIPE
 
 import psutil
 
+from calm import calm
 from journeys.observed import Observed
 
 SHELLS = ("bash", "sh", "dash")
@@ -25,7 +26,7 @@ class Child:
     """A process in a session of its own, on pipes or on a pseudo-terminal."""
 
     def __init__(self, argv: Sequence[str], env: Mapping[str, str], cwd: Path, *, terminal: bool = False) -> None:
-        self.clock = self.changed = time.monotonic()
+        self.clock, self.changed = calm(), time.monotonic()
         self.ended: float | None = None
         self.out, self.err = bytearray(), bytearray()
         self.pty: int | None = None
@@ -70,12 +71,12 @@ class Child:
     def key(self, text: str) -> None:
         """Press a key; words are followed by Enter."""
         assert self.pty is not None, "a key needs a tty$ step"
-        self.clock = time.monotonic()
+        self.clock = calm()
         os.write(self.pty, KEYS.get(text) or text.encode() + b"\r")
 
     def signal(self, name: str) -> None:
         """Send a signal to the program itself, not to the shell that waits for it; what has ended stays as it is."""
-        self.clock = time.monotonic()
+        self.clock = calm()
         if self.process.poll() is None:
             innermost(self.process.pid).send_signal(getattr(signal, f"SIG{name}"))
 
@@ -85,7 +86,7 @@ class Child:
             self.process.wait(limit)
         except subprocess.TimeoutExpired:
             return False
-        self.ended = time.monotonic()
+        self.ended = calm()
         until(0.2 if self.pty is not None else 2, lambda: not any(reader.is_alive() for reader in self.readers))
         return True
 
@@ -111,7 +112,7 @@ class Child:
             out=self._text(self.out),
             err=self._text(self.err),
             code=code if code is None or code >= 0 else 128 - code,
-            seconds=(self.ended or time.monotonic()) - self.clock,
+            seconds=(self.ended or calm()) - self.clock,
             held_open=self.pty is None and self.ended is not None and any(reader.is_alive() for reader in self.readers),
         )
 

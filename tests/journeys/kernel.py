@@ -10,6 +10,7 @@ from typing import Any
 from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.manager import KernelManager
 
+from calm import calm
 from journeys.observed import Observed, Raised
 
 # IPython keeps its history with these; forgotten, so that a day sees what `import arena` brings in.
@@ -36,7 +37,7 @@ class Kernel:
 
     def start(self, code: str) -> None:
         """Send a cell."""
-        self.seen, self.clock = Observed(), time.monotonic()
+        self.seen, self.clock = Observed(), calm()
         self.cell = self.client.execute(code, store_history=True, allow_stdin=False)
 
     def wait(self, limit: float) -> bool:
@@ -44,7 +45,7 @@ class Kernel:
         end = time.monotonic() + limit
         try:
             reply = self._reply(self.cell, end)
-            self.seen.seconds = time.monotonic() - self.clock
+            self.seen.seconds = calm() - self.clock
             self._read_output(end)
         except queue.Empty:
             return False
@@ -56,7 +57,7 @@ class Kernel:
 
     def interrupt(self) -> None:
         """Press the notebook's stop."""
-        self.clock = time.monotonic()
+        self.clock = calm()
         self.manager.interrupt_kernel()
 
     def restart(self) -> None:

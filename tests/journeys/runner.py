@@ -17,7 +17,7 @@ from journeys.stage import Stage, processes
 
 Hook = Callable[[Stage], None]
 ASK_FOR = 10.0  # seconds that `ok cmd` is asked
-READERS_END = 1.0  # seconds for a follower to end after what it followed
+READERS_END = 5.0  # seconds for a follower to end after what it followed
 CELL_STARTS = 3.0  # a cell that waits for its job's output says nothing by itself before the key is pressed
 SHOWN = 30
 

@@ -112,7 +112,7 @@ def test_examples_in_docstrings(module: object) -> None:
         ("echo '{\"a\": [1]}'", 'json j["a"] == [1]', 'json j["b"]'),
         ("echo word", "exit 0", "json j"),
         ("echo Note >&2; echo '{\"e\": 1}' >&2", 'errjson e["e"] == 1', 'errjson e["e"] == 2'),
-        ("sleep 0.3", "time < 5s", "time < 0.2s"),
+        ("sleep 2.5", "time < 20s", "time < 0.2s"),
         ("touch made", "ok test -e made", "ok test -e nothing-made"),
         ("(sleep 313 >/dev/null 2>&1 &)", "none /sleep 314/", "none /sleep 313/"),
         ("echo at http://x/1", r"save URL /(http\S+)/", r"save URL /(ftp\S+)/"),

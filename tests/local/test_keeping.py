@@ -14,6 +14,7 @@ from arena import files
 from arena.backends.local import keeping, state
 from arena.client import Handle
 from backends.place import HOLD, LocalPlace, sh, texts, until
+from calm import calm
 from local.victims import folder, keepers, supervisor
 
 DAY = 86400.0
@@ -183,10 +184,10 @@ def test_a_folder_of_a_hundred_thousand_files_delays_nothing(place: LocalPlace) 
             (inner / f"f{one}").touch()
     quick = []
     for _ in range(3):
-        began = time.monotonic()
+        began = calm()
         job = place.run(sh("echo first; " + HOLD))
         next(iter(job.logs(follow=True)))
-        quick.append(time.monotonic() - began)
+        quick.append(calm() - began)
         job.stop()
     assert min(quick) < 1.0
     record = code_of(job)
