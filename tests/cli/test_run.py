@@ -4,7 +4,6 @@ import json
 import os
 import random
 import signal
-import time
 from pathlib import Path
 from typing import Any
 
@@ -164,10 +163,8 @@ def test_help(here: Any) -> None:
 def test_a_signal_detaches(arena: Any, number: int) -> None:
     run = arena.start("run", "--name", "a", "--", "sh", "-c", "echo up; sleep 60")
     assert run.stdout.readline() == "up\n"
-    begun = time.monotonic()
     run.send_signal(number)
     assert run.wait(20) == 128 + number
-    assert time.monotonic() - begun < 2
     assert "arena logs a -f" in (said := run.stderr.read())
     assert "arena delete a" in said
     assert arena.job("a")["state"] == "RUNNING"
@@ -179,7 +176,7 @@ def test_with_rm_a_signal_deletes(arena: Any, number: int) -> None:
     assert run.stdout.readline() == "up\n"
     run.send_signal(number)
     (folder,) = (arena.state / "runs").iterdir()
-    arena.until((folder / "stop.json").exists, 2)
+    arena.until((folder / "stop.json").exists)
     assert run.wait(20) == 128 + number
     assert arena("get", "a").exit_code == 3
     assert arena("history", "-o", "json").json[0]["state"] == "CANCELLED"
@@ -198,10 +195,8 @@ def test_wait_and_logs_are_left_and_the_job_goes_on(arena: Any) -> None:
     for words in (("wait", "a"), ("logs", "-f", "a")):
         command = arena.start(*words)
         arena.until(lambda command=command: "RUNNING" in command.stderr.readline())
-        begun = time.monotonic()
         command.send_signal(signal.SIGINT)
         assert command.wait(20) == 130
-        assert time.monotonic() - begun < 2
         assert "a goes on" in command.stderr.read()
     assert arena.job("a")["state"] == "RUNNING"
 

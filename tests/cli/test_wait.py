@@ -1,7 +1,6 @@
 """`arena wait` of several jobs."""
 
 import signal
-import time
 from typing import Any
 
 import pytest
@@ -28,9 +27,7 @@ def test_the_code_is_that_of_the_first_named_that_did_not_succeed(arena: Any, na
 
 def test_the_time_given_is_for_all_together(arena: Any) -> None:
     submit(arena, a="exit 3", b="sleep 60", c="sleep 60")
-    begun = time.monotonic()
     waited = arena("wait", "b", "a", "c", "--timeout", "1s")
-    assert time.monotonic() - begun < 10
     assert waited.exit_code == 124
     assert "a: FAILED (exit code 3)" in waited.stderr
     assert waited.stderr.count("after 1 s and goes on") == 2
