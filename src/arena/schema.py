@@ -31,7 +31,7 @@ def schema(kind: type[Job] | str | None = None) -> Schema:
     """
     if kind is not None:
         return {"$schema": DIALECT, **_of_type(kind)}
-    names = jobs.names()
+    names = jobs.usable()
     return {
         "$schema": DIALECT,
         "title": "arena run file",

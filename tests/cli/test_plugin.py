@@ -78,10 +78,14 @@ def test_its_jobs_are_still_shown_without_it(lightning: Any) -> None:
     assert (refused.exit_code, "not installed" in refused.stderr) == (5, True)
 
 
-def test_one_that_cannot_be_loaded_is_one_line(lightning: Any, site: Path) -> None:
-    (site / "arena_lightning.py").write_text("import no_such_module\n")
+@pytest.mark.parametrize(
+    "text", ["import no_such_module\n", "raise RuntimeError('boom')\n", "", "LightningJob = dict\n", "x = (\n"]
+)
+def test_one_that_cannot_be_loaded_is_one_line(lightning: Any, site: Path, text: str) -> None:
+    lightning("submit", "lightning", "-b", "local", "--name", "a", "--wait", "true")
+    (site / "arena_lightning.py").write_text(text)
     broken = lightning("submit", "lightning", "-b", "local", "true")
-    assert broken.exit_code == 5
-    assert "lightning" in broken.stderr.splitlines()[0]
+    assert (broken.exit_code, broken.stderr.splitlines()[0]) == (5, "Error: the job type 'lightning' cannot be loaded")
     assert lightning("submit", "--help").exit_code == 0
-    assert lightning("list").exit_code == 0
+    assert lightning("list", "-o", "name").stdout == "a\n"
+    assert "lightning" not in lightning("schema").json["$defs"]

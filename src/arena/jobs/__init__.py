@@ -48,14 +48,21 @@ def load(name: str) -> type[Job]:
     place = BUILT_IN.get(name) or plugins().get(name) or _unknown(name)
     try:
         return load_class(place)
-    except (ImportError, AttributeError) as error:
+    except ImportError as error:
         raise UnsupportedError(f"the job type {name!r} cannot be loaded", why=f"{place}: {error}") from error
 
 
 def load_class(place: str) -> type[Job]:
-    """The class at `module:Class`."""
+    """The class at `module:Class`; ImportError where there is none, whatever its module raised."""
+    from arena.job import Job
+
     module, _, attribute = place.partition(":")
-    found: type[Job] = getattr(importlib.import_module(module), attribute)
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except Exception as error:  # noqa: BLE001  (a plug-in may raise anything)
+        raise ImportError(f"{type(error).__name__}: {error}") from error
+    if not (isinstance(found, type) and issubclass(found, Job)):
+        raise ImportError(f"{attribute} is no class derived from arena.job.Job")
     return found
 
 
@@ -74,6 +81,19 @@ def plugins() -> dict[str, str]:
 def names() -> list[str]:
     """All type names, plug-ins included."""
     return [*BUILT_IN, *plugins()]
+
+
+def usable() -> list[str]:
+    """The type names whose classes can be loaded: a plug-in may be broken."""
+    return [*BUILT_IN, *(name for name, place in plugins().items() if _loads(place))]
+
+
+def _loads(place: str) -> bool:
+    try:
+        load_class(place)
+    except ImportError:
+        return False
+    return True
 
 
 def _unknown(name: str) -> str:

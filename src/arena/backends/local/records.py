@@ -267,7 +267,7 @@ def _job_of(made: state.Made) -> Job | None:
     try:
         kind = jobs.load_class(made.type)
         job = msgspec.convert(made.job, kind, strict=False)
-    except (ImportError, AttributeError, msgspec.ValidationError):
+    except (ImportError, msgspec.ValidationError):
         return None
     return replace(job, env={**job.env, **dict.fromkeys(made.secrets, secrets.MASK)}) if made.secrets else job
 
