@@ -108,6 +108,17 @@ def test_attempts_go_on_where_a_pod_took_the_place_of_one_that_waited() -> None:
     assert [start.attempt for start in Seats(load("pytorchjob")).starts(thing(), both(crash_loop(), new))] == [1, 2, 3]
 
 
+@pytest.mark.parametrize("names", ["ab", "ba"])
+def test_of_two_pods_of_one_second_the_one_that_is_over_came_first(names: str) -> None:
+    old = placed(moment(0, ENDED, {}), f"x-worker-0-{names[0]}", MADE)
+    new = placed(moment(0, RUNNING, {}), f"x-worker-0-{names[1]}", MADE)
+    old["metadata"]["deletionTimestamp"] = MADE
+    seen = load("pytorchjob").read(thing(), decoded(*sorted((old, new), key=lambda pod: pod["metadata"]["name"])))
+    assert told([*seen.earlier, *seen.replicas]) == [(1, "FAILED", 3), (2, "RUNNING", None)]
+    starts = Seats(load("pytorchjob")).starts(thing(), decoded(new, old))
+    assert [(start.attempt, start.pod[-1]) for start in starts] == [(1, names[0]), (2, names[1])]
+
+
 def thing() -> Any:
     spec = {"pytorchReplicaSpecs": {"Worker": {"replicas": 1, "template": {"spec": {"containers": []}}}}}
     meta = {"name": "x", "namespace": "team-a", "uid": "u", "creationTimestamp": MADE}

@@ -178,6 +178,8 @@ def _by_key(thing: Thing, pods: Iterable[Pod], place: Place) -> dict[Key, list[P
         key = place(pod) if _is_of(pod, thing) else None
         if key is not None:
             found[key].append(pod)
+    for mine in found.values():
+        mine.sort(key=lambda pod: pod.turn)
     return found
 
 

@@ -160,6 +160,13 @@ class Pod(Part, frozen=True):
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
 
+    @property
+    def turn(self) -> tuple[str, bool]:
+        """What orders the pods of one replica: stamps are whole seconds, and one can follow another in the same."""
+        metadata = self.metadata
+        over = metadata.deletion_timestamp is not None or self.status.phase in ("Succeeded", "Failed")
+        return str(metadata.creation_timestamp), not over
+
 
 class Template(Part, frozen=True):
     """A pod template."""

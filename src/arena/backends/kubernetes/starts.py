@@ -44,7 +44,7 @@ class Seats:
         there = sorted(pods, key=lambda pod: (str(pod.metadata.creation_timestamp), pod.metadata.name))
         self._learn(thing, there)
         by_replica: dict[str, list[tuple[Pod, Replica]]] = defaultdict(list)
-        for pod in there:
+        for pod in sorted(there, key=lambda pod: pod.turn):
             if replica := self.known.get(pod.metadata.uid):
                 by_replica[replica.name].append((pod, replica))
         return [start for found in by_replica.values() for start in _numbered(found, self.engine.container)]
