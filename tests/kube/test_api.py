@@ -142,7 +142,7 @@ def test_whom_we_trust(bed: Bed, change: dict[str, Any], says: str) -> None:
         with pytest.raises(BackendError) as raised:
             api.get("/version")
         assert says in raised.value.why
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < 10
 
 
 def test_on_behalf_of_somebody(bed: Bed, connect: Connect) -> None:
@@ -228,7 +228,7 @@ def test_it_does_not_wait_without_a_word_or_for_ever(proxy: FaultProxy, alice: A
     began = time.monotonic()
     with pytest.raises(ServerError, match="the fault proxy says"):
         alice.get(MAPS)
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < 10
     assert len(proxy.requests()) == 1
 
 
@@ -307,11 +307,12 @@ def plugin(proxy: FaultProxy, tmp_path: Path) -> Callable[[], tuple[Path, Path]]
 
 def test_short_tokens_are_renewed_in_the_middle(plugin: Callable[[], tuple[Path, Path]], connect: Connect) -> None:
     kubeconfig, starts = plugin()
-    api, end = connect(kubeconfig), time.monotonic() + 7
-    while time.monotonic() < end:
+    api, began = connect(kubeconfig), time.monotonic()
+    while not starts.exists() or starts.read_text().count("x") < 4:
         api.get(MAPS)
+        assert time.monotonic() - began < 60
         time.sleep(0.2)
-    assert 3 <= starts.read_text().count("x") <= 5
+    assert time.monotonic() - began > 3 * 1.7  # a token's end is told in whole seconds, and a tenth is left
 
 
 def test_a_refused_token_is_made_anew_once(

@@ -63,10 +63,10 @@ def test_a_token_is_made_anew_before_its_end(tmp_path: Path) -> None:
     of = credentials(plugin(tmp_path, "status['expirationTimestamp'] = until(2)"))
     assert bearer(of) == "Bearer t1"
     deadline = time.monotonic() + 2
-    while bearer(of) == "Bearer t1":
+    while (used := bearer(of)) == "Bearer t1":
         assert time.monotonic() < deadline, "it was used after its end"
         time.sleep(0.05)
-    assert bearer(of) == "Bearer t2"
+    assert used == "Bearer t2"
 
 
 def test_threads_share_one_start(tmp_path: Path) -> None:

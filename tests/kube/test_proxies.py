@@ -68,7 +68,7 @@ def test_all_goes_through_the_proxy(bed: Bed, tunnel: Tunnel) -> None:
         threading.Timer(0.5, stop.set).start()
         began = time.monotonic()
         assert list(api.watch(MAPS, dict, version=version, labels="no=one", stop=stop)) == []
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < 10
         with api.wire.open("/readyz", first=5, read=None) as opened:
             assert keepalive(opened) == MINUTE
     address = through.server.removeprefix("https://")

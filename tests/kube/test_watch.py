@@ -61,8 +61,10 @@ def test_nothing_is_lost_or_repeated_over_cut_streams(proxy: FaultProxy, alice: 
     version, over = direct.list(MAPS, dict).version, threading.Event()
 
     def cut() -> None:
-        while not over.wait(0.07):
+        pause = 0.07
+        while not over.wait(pause):
             proxy.cut_streams()
+            pause *= 1.05  # a busy machine needs longer for a connection
 
     threads = [threading.Thread(target=cut), threading.Thread(target=change, args=(direct, name, 40))]
     for thread in threads:
@@ -162,9 +164,16 @@ def test_it_ends_at_once_also_while_nothing_comes(
         listen = watch if what == "watch" else alice.lines(MAPS, stop=stop, **query)
         return timed(lambda: list(listen), stop.set)
 
-    assert min(once() for _ in range(3)) < 0.2  # of three: the machine may be busy
-    time.sleep(0.2)
-    assert "arena-kube-stops" not in [thread.name for thread in threading.enumerate()], "nobody is to be ended any more"
+    assert min(once() for _ in range(3)) < 1  # of three: the machine may be busy
+    nobody_is_to_be_ended()
+
+
+def nobody_is_to_be_ended() -> None:
+    """No thread looks for streams to be ended, any more."""
+    deadline = time.monotonic() + 10
+    while "arena-kube-stops" in (names := [thread.name for thread in threading.enumerate()]):
+        assert time.monotonic() < deadline, names
+        time.sleep(0.02)
 
 
 def test_a_stop_that_is_set_already(alice: Api) -> None:
@@ -176,7 +185,7 @@ def test_a_stop_that_is_set_already(alice: Api) -> None:
 
 def test_a_closed_client_ends_its_streams(alice: Api, name: str) -> None:
     watch = alice.watch(MAPS, Thing, version="0", labels=f"of={name}")
-    assert timed(lambda: list(watch), alice.close) < 1
+    assert timed(lambda: list(watch), alice.close) < 5
     with pytest.raises(BackendError, match="was closed"):
         alice.get(MAPS)
 
@@ -187,8 +196,7 @@ def test_a_watch_that_nobody_reads_holds_nothing(alice: Api, direct: Api, name: 
     direct.create(MAPS, config_map(name, name))
     assert next(watch).type == "ADDED"  # now a stream is open, and its reader goes away
     alice.close()
-    time.sleep(0.2)
-    assert "arena-kube-stops" not in [thread.name for thread in threading.enumerate()]
+    nobody_is_to_be_ended()
     assert list(watch) == []
 
 

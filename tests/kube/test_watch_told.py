@@ -82,12 +82,24 @@ def test_it_goes_on_from_a_bookmark(server: Server, api: Api) -> None:
 def test_a_server_that_has_nothing_to_say_is_not_asked_in_a_loop(server: Server, api: Api, line: bytes | None) -> None:
     server.answers = [[line] if line else []]
     stop = threading.Event()
-    threading.Timer(1.5, stop.set).start()
+    stopped: list[float] = []
+
+    def watches() -> int:
+        return len([path for path in server.asked if "watch" in path])
+
+    def end() -> None:
+        while watches() < 5:
+            time.sleep(0.01)
+        stopped.append(time.monotonic())
+        stop.set()
+
     began = time.monotonic()
+    threading.Thread(target=end, daemon=True).start()
     types = {event.type for event in api.watch("/x", dict, version="1", stop=stop)}
     assert types == ({"RELISTED"} if line == EXPIRED else set())
-    assert time.monotonic() - began < 1.8
-    assert 2 <= len([path for path in server.asked if "watch" in path]) <= 5
+    assert stopped[0] - began > 2.7  # 0, 0.4, 0.8 and 1.6 seconds lay between the five
+    assert time.monotonic() - stopped[0] < 2.5  # the next would have come after 3.2
+    assert watches() == 5
 
 
 def test_a_kind_that_does_not_fit_is_raised(server: Server, api: Api) -> None:
