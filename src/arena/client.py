@@ -221,9 +221,9 @@ class Client:
         """A job at its end, also one that only the record knows; see `Handle.wait`."""
         return self.get(name, gone=True).wait(timeout, **limits)
 
-    def delete(self, name: str, *, force: bool = False) -> Seen:
+    def delete(self, name: str, *, force: bool = False, timeout: float | None = None) -> Seen:
         """End a job and take it from the list; see `Handle.delete`."""
-        return self.get(name).delete(force=force)
+        return self.get(name).delete(force=force, timeout=timeout)
 
     def get(self, name: str, *, gone: bool = False) -> Handle:
         """The job of this name, as a handle; with `gone` also one that only the record knows."""
@@ -454,9 +454,12 @@ class Handle:
         """End the job and keep it in the list."""
         return self.where.stop(self.ref)
 
-    def delete(self, *, force: bool = False, wait: bool = True) -> Seen:
-        """End the job if it runs, and take it from the list; its record stays. Returns when its processes are gone."""
-        return self.where.delete(self.ref, force=force, wait=wait)
+    def delete(self, *, force: bool = False, wait: bool = True, timeout: float | None = None) -> Seen:
+        """End the job if it runs, and take it from the list; its record stays. Returns when its processes are gone.
+
+        WaitTimeoutError when they are not gone after `timeout` seconds; their end goes on.
+        """
+        return self.where.delete(self.ref, force=force, wait=wait, timeout=timeout)
 
     def why(self) -> str:
         """One cause, its evidence and the next step."""

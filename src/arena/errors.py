@@ -7,7 +7,7 @@
       UnsupportedError     5   not here, not with this backend, not yet
       BackendError         6   the backend failed
       ForbiddenError       7   not allowed
-      WaitTimeoutError   124   the time given is over, the job goes on
+      WaitTimeoutError   124   the time given is over, what was waited for goes on
       NotStartedError    125   not running within the time given
       JobFailedError           the job's own code
 
@@ -83,7 +83,7 @@ class ForbiddenError(ArenaError):
 
 
 class WaitTimeoutError(ArenaError, TimeoutError):
-    """The time given to a wait is over; the job goes on."""
+    """The time given to a wait is over; what it waited for goes on."""
 
     exit_code = 124
 

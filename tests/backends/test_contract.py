@@ -383,6 +383,18 @@ def test_delete_takes_it_from_the_list_and_keeps_its_record(place: LocalPlace) -
     assert client.run(["true"], name="mnist").wait().state is State.SUCCEEDED
 
 
+def test_a_delete_whose_time_is_over_says_so_and_the_end_goes_on(place: LocalPlace) -> None:
+    job = place.run(sh("trap '' TERM; echo hi; while :; do sleep 0.1; done"))
+    until(lambda: texts(job.logs()) == ["hi"], place.patience)
+    with pytest.raises(arena.WaitTimeoutError, match=r"is not gone after 0\.1 s; its end goes on"):
+        place.client().delete(job.name, timeout=0.1)
+    assert job.wait(timeout=place.patience).state is State.CANCELLED
+    for left in place.client().list():
+        left.delete(timeout=place.patience)
+    assert place.client().list() == []
+    assert place.client().get(job.name, gone=True).get().state is State.CANCELLED
+
+
 def test_of_three_deletes_the_one_without_a_job_says_so(place: LocalPlace) -> None:
     for name in ("a", "c"):
         place.run(["true"], name=name).wait()

@@ -105,6 +105,8 @@ def test_what_waits_has_125_for_its_own_failures(arena: Any, here: Any, words: t
         (("rerun", "missing"), 3),
         (("delete", "missing"), 0),
         (("delete", "missing", "--must-exist"), 3),
+        (("delete", "missing", "--timeout", "soon"), 2),
+        (("delete", "missing", "--timeout", "1m", "--no-wait"), 2),
         (("history", "missing"), 0),
         (("list", "-b", "kubernetes"), 6),
         (("submit", "job", "-b", "local", "--gpus", "1", "true"), 5),
@@ -143,6 +145,11 @@ def test_the_time_given_is_over_and_the_job_goes_on(arena: Any) -> None:
     assert arena("wait", "a", "--timeout", "0.1s").exit_code == 124
     assert arena.job("a")["state"] == "RUNNING"
     assert arena("submit", "job", "--wait", "--timeout", "0.1s", "--", "sleep", "60").exit_code == 124
+    assert arena("run", "-d", "--name", "b", "--", "sh", "-c", "trap '' TERM; touch b; sleep 60").exit_code == 0
+    arena.until((arena.cwd / "b").exists)
+    deleted = arena("delete", "b", "--timeout", "0.1s")
+    assert (deleted.exit_code, "goes on" in deleted.stderr) == (124, True)
+    assert arena("delete", "b", "--timeout", "1m").exit_code == 0
 
 
 def test_a_job_that_does_not_start_in_time(arena: Any) -> None:

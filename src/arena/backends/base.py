@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from msgspec import Struct, field
 
+from arena.errors import WaitTimeoutError
 from arena.job import Job
 from arena.settings import Settings
 from arena.status import Seen
@@ -147,6 +148,11 @@ def unheard() -> None:
     """Nobody asked to be told."""
 
 
+def not_gone(name: str, timeout: float, why: str = "", hint: str = "") -> WaitTimeoutError:
+    """A job that is still there when the time given to its end is over."""
+    return WaitTimeoutError(f"job {name!r} is not gone after {timeout:g} s; its end goes on", why=why, hint=hint)
+
+
 class Backend(Protocol):
     """What a place where jobs run can do. `wait`, `prune` and `rerun` are made of these, in `Client`."""
 
@@ -211,5 +217,8 @@ class Backend(Protocol):
     def stop(self, ref: Ref) -> Seen:
         """End the job and keep it in the list; returns when nothing of it lives."""
 
-    def delete(self, ref: Ref, *, force: bool = False, wait: bool = True) -> Seen:
-        """End the job and take it from the list; its record stays. Without `wait` its end is only asked for."""
+    def delete(self, ref: Ref, *, force: bool = False, wait: bool = True, timeout: float | None = None) -> Seen:
+        """End the job and take it from the list; its record stays. Without `wait` its end is only asked for.
+
+        WaitTimeoutError when it is not gone within `timeout` seconds.
+        """

@@ -71,6 +71,7 @@ Examples:
 @click.option("--must-exist", is_flag=True, help="A name that is not there is an error (exit 3).")
 @click.option("--force", is_flag=True, help="Also running jobs of others.")
 @click.option("--no-wait", is_flag=True, help="Do not wait until its pods are gone.")
+@click.option("--timeout", metavar="DURATION", help="Give up after 90s, 5m; the end of the job goes on (exit 124).")
 @common.type_option()
 @click.pass_context
 def delete(
@@ -82,11 +83,13 @@ def delete(
     chosen: list[str | Handle] = [*names, *(job for job in found if job.name not in names)]
     if not chosen and not (asked["labels"] or asked["state"] or asked["everything"]):
         raise click.UsageError("which jobs? Give names, -l, --state or --all", ctx)
-    how = {"force": force, "wait": not asked["no_wait"]}
+    if asked["no_wait"] and asked["timeout"]:
+        raise click.UsageError("--timeout is the time of a wait, and --no-wait does not wait", ctx)
+    how = {"force": force, "wait": not asked["no_wait"], "timeout": common.seconds("--timeout", asked["timeout"])}
     return _each(lambda one: _delete(client, one, kind, must_exist=must_exist, **how), chosen)
 
 
-def _delete(client: Client, one: str | Handle, kind: str, *, must_exist: bool, **how: bool) -> int:
+def _delete(client: Client, one: str | Handle, kind: str, *, must_exist: bool, **how: Any) -> int:
     """Delete one job, saying what happened; its exit code, so that the others are deleted all the same."""
     from arena.errors import ArenaError, NotFoundError
 

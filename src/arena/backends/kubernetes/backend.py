@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import structs
 
-from arena.backends.base import Context, LogLine, LogQuery, Plan, Query, Ref, Warnings, unheard
+from arena.backends.base import Context, LogLine, LogQuery, Plan, Query, Ref, Warnings, not_gone, unheard
 from arena.backends.kubernetes import defaults, planning, reading, travel
 from arena.backends.kubernetes.reading import Found, Reader
 from arena.engines import ENGINES, load, trainer
@@ -432,7 +432,7 @@ class KubernetesBackend:
         self._until_gone(ref)
         return self.get(ref)
 
-    def delete(self, ref: Ref, *, force: bool = False, wait: bool = True) -> Seen:
+    def delete(self, ref: Ref, *, force: bool = False, wait: bool = True, timeout: float | None = None) -> Seen:
         """End the job and take it from the list; returns when its pods are gone, unless nobody waits for them."""
         seen = self.get(ref)
         if seen.deleted:
@@ -444,11 +444,11 @@ class KubernetesBackend:
             )
         self.api.delete(self.reader.path(load(ref.kind), ref.name), uid=seen.uid)
         if wait:
-            self._until_gone(ref, whole=True)
+            self._until_gone(ref, whole=True, timeout=timeout)
         return reading.left(seen, datetime.now(UTC))
 
-    def _until_gone(self, ref: Ref, *, whole: bool = False) -> None:
-        """Return when its pods are gone, and with `whole` its object too; BackendError when that takes too long."""
+    def _until_gone(self, ref: Ref, *, whole: bool = False, timeout: float | None = None) -> None:
+        """Return when its pods are gone, and with `whole` its object too; an error when that takes too long."""
         engine, begun = load(ref.kind), time.monotonic()
         while True:
             holders = self._holders(engine, ref) if whole else None
@@ -456,11 +456,13 @@ class KubernetesBackend:
             if holders is None and not pods:
                 return
             waited = time.monotonic() - begun
-            if holders and waited > HELD:
+            if timeout is not None and waited >= timeout:
+                raise not_gone(ref.name, timeout, _left_of(pods))
+            if timeout is None and holders and waited > HELD:
                 raise _held(ref, engine, holders)
-            if waited > GONE:
+            if timeout is None and waited > GONE:
                 raise _lasting(ref, pods)
-            time.sleep(LOOK)
+            time.sleep(LOOK if timeout is None else min(LOOK, timeout - waited))
 
     def _holders(self, engine: Engine, ref: Ref) -> builtins.list[str] | None:
         """The finalizers that keep the job's object; None once it is gone."""
@@ -498,12 +500,16 @@ def _held(ref: Ref, engine: Engine, holders: Sequence[str]) -> BackendError:
 
 
 def _lasting(ref: Ref, pods: Sequence[Pod]) -> BackendError:
-    places = [f"{pod.metadata.name} (node {pod.spec.node_name or 'unknown'})" for pod in pods[:3]]
     return BackendError(
         f"job {ref.name!r} is deleted, but not all that it made is gone after {GONE:.0f} s",
-        why=f"still there: {', '.join(places)}" if places else "its object is still there",
+        why=_left_of(pods),
         hint="where a node is lost, kubectl delete pod NAME --force --grace-period=0" if pods else "",
     )
+
+
+def _left_of(pods: Sequence[Pod]) -> str:
+    places = [f"{pod.metadata.name} (node {pod.spec.node_name or 'unknown'})" for pod in pods[:3]]
+    return f"still there: {', '.join(places)}" if places else "its object is still there"
 
 
 def _owners(pod: Pod) -> set[str]:

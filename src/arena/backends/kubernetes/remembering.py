@@ -23,7 +23,7 @@ from arena.backends.kubernetes import reading, records, travel
 from arena.backends.kubernetes.backend import KubernetesBackend, matches
 from arena.backends.kubernetes.reading import Found
 from arena.backends.kubernetes.records import Glance, Place, Record, Records, joined, unwritable
-from arena.errors import ArenaError, BackendError, ForbiddenError, NotFoundError
+from arena.errors import ArenaError, BackendError, ForbiddenError, NotFoundError, WaitTimeoutError
 from arena.job import run_letters
 from arena.kube.errors import RefusedError
 from arena.quantity import format_age
@@ -325,15 +325,23 @@ class RememberingBackend(KubernetesBackend):
         with self._last_words(ref):
             return super().stop(ref)
 
-    def delete(self, ref: Ref, *, force: bool = False, wait: bool = True) -> Seen:
+    def delete(self, ref: Ref, *, force: bool = False, wait: bool = True, timeout: float | None = None) -> Seen:
         """End the job and take it from the list; its record is brought up to date before, and stays."""
-        with self._last_words(ref) if wait else contextlib.nullcontext():
-            seen = super().delete(ref, force=force, wait=wait)
+        try:
+            with self._last_words(ref) if wait else contextlib.nullcontext():
+                seen = super().delete(ref, force=force, wait=wait, timeout=timeout)
+        except WaitTimeoutError:
+            self._leaves(ref)
+            raise
+        self._leaves(ref, seen)
+        return seen
+
+    def _leaves(self, ref: Ref, seen: Seen | None = None) -> None:
+        """Note that a job was deleted, as it was then, or as its record has it."""
         if record := self.records.get(ref.run_id):
             with self._writing():
-                record.note(seen)
+                record.note(seen or reading.left(record.seen(), files.now()))
                 record.leave(self.user)
-        return seen
 
     @contextlib.contextmanager
     def _last_words(self, ref: Ref) -> Iterator[None]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
 from arena import files, secrets
-from arena.backends.base import Context, LogLine, LogQuery, Plan, Query, Ref, Warnings, unheard
+from arena.backends.base import Context, LogLine, LogQuery, Plan, Query, Ref, Warnings, not_gone, unheard
 from arena.backends.local import keeping, launch, process, state
 from arena.backends.local.making import Maker
 from arena.backends.local.reading import read_logs
@@ -243,6 +243,9 @@ class LocalBackend:
 
     def stop(self, ref: Ref) -> Seen:
         """End the job; it stays in the list. Returns when nothing of it lives."""
+        return self._end(ref)
+
+    def _end(self, ref: Ref, timeout: float | None = None) -> Seen:
         run = self.state.run(ref.run_id)
         self.records.revive(run)
         if run.facts().finished:
@@ -251,16 +254,19 @@ class LocalBackend:
         if run.stop() is None:
             with files.writing(run.path):
                 run.write("stop.json", state.Stop(by=self.user, at=files.now()))
-        deadline = time.monotonic() + run.made().grace + ENDING
+        begun, longest = time.monotonic(), run.made().grace + ENDING
         while not run.facts().finished:
             run.wake()
             time.sleep(0.01)
             self.records.revive(run)
-            if time.monotonic() > deadline:
+            waited = time.monotonic() - begun
+            if timeout is not None and waited >= timeout:
+                raise not_gone(ref.name, timeout, hint=f"arena delete {ref.name}, once it has ended")
+            if waited > longest:
                 raise BackendError(f"job {ref.name!r} does not end", hint=f"see {run.path / 'supervisor.log'}")
         return self.records.see(run)
 
-    def delete(self, ref: Ref, *, force: bool = False, wait: bool = True) -> Seen:
+    def delete(self, ref: Ref, *, force: bool = False, wait: bool = True, timeout: float | None = None) -> Seen:
         """End the job and take it from the list; its record stays. Here its end takes seconds, and is waited for."""
         run = self.state.run(ref.run_id)
         if damaged(run) and (lock := files.take_lock(run.path / "lock", PATIENCE)) is not None:
@@ -273,7 +279,7 @@ class LocalBackend:
                 hint=f"arena delete {seen.name} --force",
             )
         if not seen.state.final:
-            seen = self.stop(ref)
+            seen = self._end(ref, timeout)
         with files.writing(run.path):
             self.records.mark_gone(run, self.user)
         return seen
