@@ -55,7 +55,7 @@ NEEDS = (
 )
 OWNED = ("get", "create", "patch", "delete")
 # What jobs of a kind bring beside what every job may need.
-BESIDE = {"TrainJob": (Need("trainer.kubeflow.org", "trainingruntimes", OWNED, "restarts of a TrainJob"),)}
+BESIDE = {"TrainJob": (Need("trainer.kubeflow.org", "trainingruntimes", OWNED, "the pods of a TrainJob"),)}
 
 
 class Right(Struct, frozen=True):

@@ -16,7 +16,7 @@ from arena.jobs.mpi import MPIJob
 from arena.jobs.plain import PlainJob
 from arena.jobs.pytorch import PyTorchJob
 from arena.jobs.tensorflow import TensorFlowJob
-from engines.works import TFJOB, TRAINJOB, work
+from engines.works import TFJOB, work
 
 FOLDER = Path(__file__).parent / "golden"
 FILE = ("train.py", "--lr", "0.1")
@@ -25,10 +25,6 @@ CODE = Code(config_map="mnist-abcd-code", sha256="0" * 64)
 GPUS: dict[str, Any] = {"gpus": 1, "memory": "4Gi", "cpu": "2"}
 LIFE: dict[str, Any] = {"running_timeout": "2h", "ttl_after_finished": "10m", "retry": 3}
 OLD = {TFJOB: Kind("v1", frozenset({"cleanPodPolicy", "tfReplicaSpecs"}))}
-
-
-def served(name: str, *properties: str) -> dict[str, Kind]:
-    return {name: Kind("v1alpha1", frozenset(properties))}
 
 
 def case(engine: str, work: Work) -> tuple[str, Work]:
@@ -78,20 +74,22 @@ CASES = {
         "trainjob", work(PlainJob(name="mnist", command=FILE, workers=2, restart_policy="ExitCode", retry=3))
     ),
     "trainjob-keep-failed": case("trainjob", work(PlainJob(name="mnist", command=FILE, workers=2), keep_failed=True)),
-    "trainjob-pod-template-overrides": case(
+    "trainjob-life": case(
         "trainjob",
         work(
-            PyTorchJob(name="mnist", command=FILE, selector={"pool": "a"}),
-            code=CODE,
-            served=served(TRAINJOB, "podTemplateOverrides"),
-        ),
-    ),
-    "trainjob-runtime-patches": case(
-        "trainjob",
-        work(
-            PyTorchJob(name="mnist", command=FILE, selector={"pool": "a"}, running_timeout="2h"),
-            code=CODE,
-            served=served(TRAINJOB, "runtimePatches", "activeDeadlineSeconds"),
+            PyTorchJob(
+                name="mnist",
+                command=TORCHRUN,
+                nproc_per_node=8,
+                env={"MASTER_PORT": "29400"},
+                annotation={"team": "vision"},
+                image_pull_policy="Always",
+                running_timeout="2h",
+                gpus=8,
+                rdma=True,
+                sync_mode="git",
+                sync_source="https://git.example.com/mnist.git",
+            ),
         ),
     ),
 }

@@ -15,7 +15,7 @@ from engines.golden import CASES, FOLDER, rendered
 from engines.record import BESIDE, path
 
 # Shapes that the installed version of an operator does not serve.
-OTHER_VERSIONS = ("tfjob-first-generation", "trainjob-pod-template-overrides", "trainjob-runtime-patches")
+OTHER_VERSIONS = ("tfjob-first-generation",)
 SERVED = [name for name in CASES if name not in OTHER_VERSIONS]
 
 

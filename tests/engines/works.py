@@ -8,13 +8,12 @@ from arena.engines.base import Kind, Served, Work
 from arena.job import Job, shorten
 
 TFJOB = "TFJob.kubeflow.org"
-TRAINJOB = "TrainJob.trainer.kubeflow.org"
 POLICY = frozenset({"runPolicy"})
 SERVED: Served = {
     "PyTorchJob.kubeflow.org": Kind("v1", POLICY | {"nprocPerNode"}),
     TFJOB: Kind("v1", POLICY),
     "MPIJob.kubeflow.org": Kind("v2beta1", POLICY),
-    TRAINJOB: Kind("v1alpha1", frozenset({"podSpecOverrides"})),
+    "TrainJob.trainer.kubeflow.org": Kind("v1alpha1"),
 }
 
 

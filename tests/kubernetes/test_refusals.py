@@ -103,7 +103,6 @@ def test_a_job_that_waits_for_its_own_helper_is_not_refused():
 
 def test_who_may_not_make_runtimes_reads_what_goes_without():
     said = RIGHT.replace("jobs.batch", "trainingruntimes.trainer.kubeflow.org").replace('"jobs"', '"trainingruntimes"')
-    assert "--restart-policy OnFailure" in told(error(403, said), PLACE).hint
     assert "engines: job" in told(error(403, said), PLACE).hint
 
 

@@ -6,7 +6,7 @@ other pods; `--keep-failed` gives each index a limit of its own instead, so that
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from msgspec import field
@@ -84,29 +84,10 @@ class IndexedJob:
         """Names longer than their children may be, and roles that differ."""
         longest = f"{work.name}-{_count(work.roles) - 1}"
         found = [*pods.problems(work), *name_problems(work, self.kind, longest)]
-        found += ranks.unlike(work, _master(work))
-        if len({(role.argv, role.cpu, role.memory, role.gpus, role.image) for role in work.roles}) > 1:
-            found.append("the replicas of an Indexed Job are all alike; this job needs its operator")
-        return found
+        return [*found, *unlike(work, _first(work), "an Indexed Job")]
 
     def render(self, work: Work) -> Manifest:
-        count = _count(work.roles)
-        role = work.roles[0]
-        template = pods.template(work, started(role), self.container, env=ranks.told(work, _master(work)))
-        template["spec"]["subdomain"] = work.name
-        if count > 1:
-            peers = pods.own_init("arena-peers", template["spec"]["containers"][0], FIND, f"{work.name}-0.{work.name}")
-            template["spec"].setdefault("initContainers", []).append(peers)
-        template["spec"]["restartPolicy"] = restarts(work)
-        if work.job.running_timeout:  # of the pod: a job's own would count while it waits for a node
-            template["spec"]["activeDeadlineSeconds"] = whole_seconds(work.job.running_timeout)
-        spec: Manifest = {
-            "completions": count,
-            "parallelism": count,
-            "completionMode": "Indexed",
-            **limits(work, self.container),
-            "template": template,
-        }
+        spec = job_spec(work, self.container, _first(work))
         if work.job.ttl_after_finished:
             spec["ttlSecondsAfterFinished"] = whole_seconds(work.job.ttl_after_finished)
         metadata = pods.metadata(work)
@@ -132,13 +113,45 @@ class IndexedJob:
         count = 1 if wanted is None else wanted
         ranked = spec.completion_mode == "Indexed" or count == 1
         found = gang.spots([Asked("worker", count, spec.template, ranked)], thing)
-        said = _said(thing)
-        if said.word == "Failed" and any(pod.status.reason == "DeadlineExceeded" for pod in pods_):
-            said = replace(said, word="Deadline", reason="DeadlineExceeded")
-        return gang.observe(thing, said, found, pods_, _Places(), self.container)
+        return gang.observe(thing, timed_out(_said(thing), pods_), found, pods_, _Places(), self.container)
 
     def stopped(self) -> Manifest:
         return {"spec": {"suspend": True}}
+
+
+def unlike(work: Work, first: str, kind: str) -> Iterator[str]:
+    """What one template cannot be: replicas that differ."""
+    yield from ranks.unlike(work, _master(work, first))
+    if len({(role.argv, role.cpu, role.memory, role.gpus, role.image) for role in work.roles}) > 1:
+        yield f"the replicas of {kind} are all alike; this job needs its operator"
+
+
+def timed_out(said: Said, pods_: Sequence[Pod]) -> Said:
+    """The word of a job that failed because the time of a pod was over."""
+    if said.word == "Failed" and any(pod.status.reason == "DeadlineExceeded" for pod in pods_):
+        return replace(said, word="Deadline", reason="DeadlineExceeded")
+    return said
+
+
+def job_spec(work: Work, container: str, first: str) -> Manifest:
+    """What a Job says of a gang of which one template serves all ranks; rank 0 is found by the name `first`."""
+    count = _count(work.roles)
+    env = ranks.told(work, _master(work, first))
+    template = pods.template(work, started(work.roles[0]), container, env=env)
+    template["spec"]["subdomain"] = work.name
+    if count > 1:
+        peers = pods.own_init("arena-peers", template["spec"]["containers"][0], FIND, first)
+        template["spec"].setdefault("initContainers", []).append(peers)
+    template["spec"]["restartPolicy"] = restarts(work)
+    if work.job.running_timeout:  # of the pod: a job's own would count while it waits for a node
+        template["spec"]["activeDeadlineSeconds"] = whole_seconds(work.job.running_timeout)
+    return {
+        "completions": count,
+        "parallelism": count,
+        "completionMode": "Indexed",
+        **limits(work, container),
+        "template": template,
+    }
 
 
 def restarts(work: Work) -> str:
@@ -158,9 +171,14 @@ def limits(work: Work, container: str) -> Manifest:
     return found
 
 
-def _master(work: Work) -> str:
+def _first(work: Work) -> str:
+    """The name of rank 0's pod."""
+    return f"{work.name}-0.{work.name}"
+
+
+def _master(work: Work, first: str) -> str:
     """Where rank 0 is found; a single replica finds itself."""
-    return f"{work.name}-0.{work.name}:{PORT}" if _count(work.roles) > 1 else f"127.0.0.1:{PORT}"
+    return f"{first}:{PORT}" if _count(work.roles) > 1 else f"127.0.0.1:{PORT}"
 
 
 def _count(roles: Sequence[Role]) -> int:

@@ -33,6 +33,7 @@ class Asking:
     def __init__(self, api: Api, made: Made, paths: Paths, store: Store, defaults: Defaults | None) -> None:
         self.api = api
         self.made = made
+        self.templated = made.templated
         self.paths = paths
         self.store = store
         self.defaults = defaults
@@ -42,22 +43,21 @@ class Asking:
 
         A job that waits for one of its helpers only is as it was planned.
         """
-        pods = list(pods_of(self.made.thing, name, self.made.namespace))
-        named = sorted(named_by(self.made.thing, self.made.helpers))
+        pods = list(pods_of(self.templated, name, self.made.namespace))
+        named = sorted(named_by(self.templated, self.made.helpers))
         calls: list[Callable[[], Any]] = [self._dry(self.made.thing), *map(self._dry, pods)]
         calls += [self._read(kind, name) for kind, name in named]
         calls += [self._quotas, self._nodes, self.store.read, self._same_defaults]
-        strangers = [helper for helper in self.made.helpers if not is_ours(helper)]
-        calls = [*map(self._dry, strangers), *calls]
-        answered: list[Any] = together(calls)
-        helpers, (thing, *others) = answered[: len(strangers)], answered[len(strangers) :]
+        judged = [one for one in self.made.helpers if not is_ours(one) or one in self.templated]
+        answered: list[Any] = together([*map(self._dry, judged), *calls])
+        helpers, (thing, *others) = answered[: len(judged)], answered[len(judged) :]
         *others, quotas, nodes, stored, same = others
         raise_first([same, *(refusals.told(one, place_of(self.made)) for one in helpers if _is_against(one))])
         thing = self.made.thing if refusals.is_unseen(thing, self.made.helpers) else thing
         answers = Answers(
             thing=thing,
             pods=[self._seen(pod, answer) for pod, answer in zip(pods, others[: len(pods)], strict=True)],
-            counts=[count for _, count in counted(self.made.thing)],
+            counts=[count for _, count in counted(self.templated)],
             named=list(zip(named, others[len(pods) :], strict=True)),
             quotas=quotas,
             queued=self.made.queued,
@@ -71,7 +71,7 @@ class Asking:
 
     def _nodes(self) -> list[Node]:
         """The nodes, where the job wants something that not every node has."""
-        wanted = [fitting.asked_by(template) for template, _ in counted(self.made.thing)]
+        wanted = [fitting.asked_by(template) for template, _ in counted(self.templated)]
         if not any(one.selector or any("/" in name for name in one.needs) for one in wanted):
             return []
         return self.api.list("/api/v1/nodes", Node).items

@@ -14,6 +14,7 @@ from msgspec import Struct, structs
 
 from arena import engines, images, secrets
 from arena.backends.base import Context, Plan
+from arena.backends.kubernetes.templates import templated
 from arena.backends.kubernetes.travel import Parcel
 from arena.engines import companions, patching, pods, shapes, upstream
 from arena.engines.base import PART_LABEL, RUN_ANNOTATION, Engine, Manifest, Served, Work
@@ -51,6 +52,11 @@ class Made(Struct, frozen=True, kw_only=True):
     hidden: tuple[str, ...] = ()
     flags: bool = True
     queued: bool = False
+
+    @property
+    def templated(self) -> list[Manifest]:
+        """The objects whose templates the pods are made of, the job's first."""
+        return templated(self.thing, self.helpers)
 
 
 def make_plan(

@@ -40,10 +40,7 @@ NAMED = {
 
 
 # What a user can do who may not make them.
-AROUND = {
-    "trainingruntimes": "--restart-policy OnFailure takes the cluster's own runtime, which starts a failed replica"
-    " again, up to 6 times; engines: job makes a Job, which needs none",
-}
+AROUND = {"trainingruntimes": "engines: job makes a Job, which needs none"}
 # Words about what a job, or a pod of it, names and nobody has seen yet.
 UNSEEN = (
     re.compile(r'"(?P<name>[^"]+)" not found: specified (?P<kind>\w+) must be created before'),  # an operator's webhook

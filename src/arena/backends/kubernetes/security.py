@@ -17,14 +17,14 @@ NOTE = "namespace {!r} takes restricted pods only: these have no privileges and 
 
 def can_restrict(plan: Plan, level: str) -> bool:
     """Whether the pods of a plan of ours can be what a namespace of this level takes, and are not yet."""
-    return level == "restricted" and plan.job is not None and _restricted(plan.data.thing) != plan.data.thing
+    return level == "restricted" and plan.job is not None and restrict(plan).steps != plan.steps
 
 
 def restrict(plan: Plan) -> Plan:
     """The plan with pods that `restricted` takes; what was set is kept, and judged by the server."""
-    thing = _restricted(plan.data.thing)
-    made = structs.replace(plan.data, thing=thing)
-    return structs.replace(plan, data=made, steps=(*made.helpers, thing))
+    helpers = tuple(map(_restricted, plan.data.helpers))
+    made = structs.replace(plan.data, thing=_restricted(plan.data.thing), helpers=helpers)
+    return structs.replace(plan, data=made, steps=(*made.helpers, made.thing))
 
 
 def _restricted(node: Any) -> Any:

@@ -10,6 +10,7 @@ from msgspec import Struct, structs
 from arena import engines
 from arena.backends.base import Context, Plan
 from arena.backends.kubernetes.planning import Made
+from arena.backends.kubernetes.templates import templated
 from arena.engines import pods, shapes
 from arena.engines.base import RUN_LABEL, Engine, Manifest
 from arena.errors import SpecError
@@ -71,7 +72,8 @@ def key_of(manifest: Mapping[str, Any]) -> tuple[str, str]:
 def plan_of(objects: Objects, context: Context, api: Api, namespace: str) -> Plan:
     """The submit of an operator's own object: nothing is added to it, and its own helpers are owned by nobody."""
     thing, *helpers = (_placed(one, api, namespace) for one in (objects.thing, *objects.helpers))
-    shapes.check_shape(thing, objects.file)
+    for one in templated(thing, helpers):
+        shapes.check_shape(one, objects.file)
     labels = thing["metadata"].get("labels") or {}
     queued = pods.KUEUE in labels or bool(thing.get("spec", {}).get("suspend"))
     made = Made(

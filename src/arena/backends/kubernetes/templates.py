@@ -10,9 +10,32 @@ from arena.engines.base import Manifest
 PATCHES = "runtimePatches"  # parts of templates that a TrainJob does not have itself
 
 
-def pods_of(thing: Manifest, name: str, namespace: str) -> Iterator[Manifest]:
-    """One pod of each template in the job object: quota, limits, security and webhooks answer to it."""
-    for number, template in enumerate(templates(thing)):
+def templated(thing: Manifest, helpers: Sequence[Manifest]) -> list[Manifest]:
+    """The objects that pods of a job are made of: its own, and of its helpers those that it refers to by kind and name.
+
+    >>> runtime = {"kind": "TrainingRuntime", "metadata": {"name": "a-7k3f"}}
+    >>> thing = {"spec": {"runtimeRef": {"kind": "TrainingRuntime", "name": "a-7k3f"}}}
+    >>> templated(thing, [runtime, {"kind": "Service", "metadata": {"name": "a"}}]) == [thing, runtime]
+    True
+    """
+    referred = set(_references(thing.get("spec")))
+    return [thing, *(one for one in helpers if (one["kind"], one["metadata"].get("name")) in referred)]
+
+
+def _references(node: Any) -> Iterator[tuple[str, str]]:
+    if isinstance(node, list):
+        for one in node:
+            yield from _references(one)
+    elif isinstance(node, Mapping):
+        if isinstance(node.get("kind"), str) and isinstance(node.get("name"), str):
+            yield node["kind"], node["name"]
+        for one in node.values():
+            yield from _references(one)
+
+
+def pods_of(node: Any, name: str, namespace: str) -> Iterator[Manifest]:
+    """One pod of each template below: quota, limits, security and webhooks answer to it."""
+    for number, template in enumerate(templates(node)):
         metadata = {**template.get("metadata", {}), "name": f"{name}-ask-{number}"[:253], "namespace": namespace}
         yield {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
 
@@ -39,10 +62,10 @@ def counted(node: Any, times: int = 1) -> Iterator[tuple[Manifest, int]]:
             yield from counted(value, times)
 
 
-def named_by(thing: Manifest, helpers: Sequence[Manifest]) -> set[tuple[str, str]]:
+def named_by(node: Any, helpers: Sequence[Manifest]) -> set[tuple[str, str]]:
     """The claims and secrets that pods of this job wait for, but for those the submit makes itself."""
     own = {helper["metadata"]["name"] for helper in helpers}
-    found = {pair for template in templates(thing) for pair in _named(template["spec"])}
+    found = {pair for template in templates(node) for pair in _named(template["spec"])}
     return {(kind, name) for kind, name in found if name not in own}
 
 
