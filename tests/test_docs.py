@@ -40,6 +40,7 @@ def reader_env(job_env: dict[str, str]) -> dict[str, str]:
     return job_env
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("page", [page for page in pages.pages() if pages.session(page)])
 def test_what_a_page_says_happens(page: str, reader_env: dict[str, str]) -> None:
     reader = pages.Reader(reader_env)

@@ -62,7 +62,7 @@ def test_it_holds_the_package_and_its_types(wheel: Path) -> None:
 def test_the_program_and_the_module(place: Path, job_env: dict[str, str], tmp_path: Path) -> None:
     def call(*words: str) -> str:
         return subprocess.run(
-            words, env=job_env, cwd=tmp_path, check=True, stdout=subprocess.PIPE, text=True, timeout=30
+            words, env=job_env, cwd=tmp_path, check=True, stdout=subprocess.PIPE, text=True, timeout=100
         ).stdout
 
     python, arena = str(place / "bin" / "python"), str(place / "bin" / "arena")

@@ -26,7 +26,7 @@ print(f"rank {world.rank} of {world.size}: {total}\\n", end="", flush=True)
 def test_tf_config_lets_every_role_find_the_others(place: LocalPlace) -> None:
     roles = {name: Role(count=1) for name in ("ps", "chief", "evaluator")}
     job = place.run(str(EXAMPLES / "tf_config.py"), type="tensorflow", workers=2, **roles)
-    seen = job.wait(check=True, timeout=40)
+    seen = job.wait(check=True, timeout=150)
     assert [r.name for r in seen.observed.replicas] == ["ps-0", "chief-0", "worker-0", "worker-1", "evaluator-0"]
     lines = texts(job.logs())
     assert {line for line in lines if line.startswith("ps-0 got")} == {
@@ -43,7 +43,7 @@ def test_tf_config_lets_every_role_find_the_others(place: LocalPlace) -> None:
 def test_worker_0_ends_a_tensorflow_job_without_a_chief(place: LocalPlace) -> None:
     line = 'case $TF_CONFIG in *\'"type": "worker", "index": 0\'*) exit 0;; esac; exec sleep 60'
     job = place.run(["sh", "-c", line], type="tensorflow", workers=2, ps=Role(count=1))
-    seen = job.wait(check=True, timeout=20)
+    seen = job.wait(check=True, timeout=150)
     assert [(r.name, r.ended_by_us) for r in seen.observed.replicas] == [
         ("ps-0", True), ("worker-0", False), ("worker-1", True),
     ]  # fmt: skip
@@ -52,7 +52,7 @@ def test_worker_0_ends_a_tensorflow_job_without_a_chief(place: LocalPlace) -> No
 def test_mpiexec_starts_the_ranks_of_a_python_file(place: LocalPlace) -> None:
     (place.cwd / "sum.py").write_text(SUM)
     job = place.run("sum.py", type="mpi", workers=2, slots_per_worker=2)
-    seen = job.wait(check=True, timeout=40)
+    seen = job.wait(check=True, timeout=150)
     assert sorted(texts(job.logs())) == [f"rank {rank} of 4: 10" for rank in range(4)]
     assert [r.name for r in seen.observed.replicas] == ["launcher-0"]
 
@@ -60,7 +60,7 @@ def test_mpiexec_starts_the_ranks_of_a_python_file(place: LocalPlace) -> None:
 def test_an_mpiexec_of_the_user_finds_the_hostfile(place: LocalPlace) -> None:
     (place.cwd / "sum.py").write_text(SUM)
     job = place.run(["mpiexec", "-n", "3", "python", "sum.py"], type="mpi", workers=3)
-    job.wait(check=True, timeout=40)
+    job.wait(check=True, timeout=150)
     assert sorted(texts(job.logs())) == [f"rank {rank} of 3: 6" for rank in range(3)]
 
 
@@ -72,7 +72,7 @@ def test_the_hostfile_has_a_line_per_worker(place: LocalPlace) -> None:
 
 def test_a_failing_rank_ends_mpi_with_its_code(place: LocalPlace) -> None:
     (place.cwd / "fail.py").write_text("from mpi4py import MPI\nMPI.COMM_WORLD.rank == 1 and MPI.COMM_WORLD.Abort(7)\n")
-    assert place.run("fail.py", type="mpi", workers=2).wait(timeout=40).exit_code == 7
+    assert place.run("fail.py", type="mpi", workers=2).wait(timeout=150).exit_code == 7
 
 
 @pytest.mark.slow
@@ -80,7 +80,7 @@ def test_a_failing_rank_ends_mpi_with_its_code(place: LocalPlace) -> None:
 def test_jax_trains_on_two_processes(place: LocalPlace, kind: str) -> None:
     """Some seconds: JAX compiles in both processes."""
     job = place.run(str(EXAMPLES / "digits" / "train_jax.py"), type=kind, workers=2, args=["--epochs", "1"])
-    job.wait(check=True, timeout=55)
+    job.wait(check=True, timeout=150)
     told = [re.findall(r"^rank (\d) of 2 epoch 1 loss ([\d.]+)", line) for line in texts(job.logs())]
     (first, second) = sorted(found[0] for found in told if found)
     assert (first[0], second[0]) == ("0", "1")
@@ -99,7 +99,6 @@ def test_jax_trains_on_two_processes(place: LocalPlace, kind: str) -> None:
         (["torchrun"], {"workers": 1, "nproc_per_node": 2}, 2),
     ],
 )
-@pytest.mark.timeout(180)
 def test_pytorch_trains_data_parallel(
     place: LocalPlace, program: list[str], fields: dict[str, object], world: int
 ) -> None:
@@ -115,10 +114,9 @@ def test_pytorch_trains_data_parallel(
 
 @pytest.mark.slow
 @pytest.mark.frameworks
-@pytest.mark.timeout(120)
 def test_a_python_file_is_started_once_per_process_for_pytorch(place: LocalPlace) -> None:
     """Some seconds: PyTorch is loaded by two processes."""
     client = place.client(VIRTUAL_ENV=str(FRAMEWORKS.parent))
     job = client.run(str(EXAMPLES / "ddp.py"), args=["--steps", "10"], type="pytorch", nproc_per_node=2)
-    job.wait(check=True, timeout=100)
+    job.wait(check=True, timeout=150)
     assert sum("model y" in text for text in texts(job.logs())) == 2

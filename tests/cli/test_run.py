@@ -4,10 +4,13 @@ import json
 import os
 import random
 import signal
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from cli.conftest import Terminal
 
 ARGV = "import os, sys; print(sys.argv, flush=True)"
 WHERE = "import os, sys; print(os.getcwd(), os.path.basename(sys.executable), os.environ.get('PYTHONUNBUFFERED'))"
@@ -202,7 +205,9 @@ def test_wait_and_logs_are_left_and_the_job_goes_on(arena: Any) -> None:
 
 
 def test_the_first_ctrl_c_detaches_and_a_second_deletes(arena: Any) -> None:
-    terminal = arena.terminal("run", "--name", "a", "--", "sh", "-c", "echo up; sleep 60")
+    script = "from arena.cli import run; run.AGAIN = 30; from arena.cli.main import main; main()"
+    words = [sys.executable, "-c", script, "run", "--name", "a", "--", "sh", "-c", "echo up; sleep 60"]
+    terminal = Terminal(words, arena.env, arena.cwd)  # no hurry: a busy machine may press the key late
     terminal.until("up")
     terminal.key("\x03")
     terminal.until("to end it")

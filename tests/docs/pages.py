@@ -247,7 +247,7 @@ class Reader:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=200 if self.real else 50,
+            timeout=200 if self.real else 150,
             check=False,
         )
         return done.returncode, done.stdout

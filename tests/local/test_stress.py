@@ -74,7 +74,7 @@ def recorded(place: LocalPlace) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 def test_a_list_reads_again_only_what_changed(place: LocalPlace, recorded: Path) -> None:
     names = [f"r{number}" for number in reversed(range(MANY))]
     assert [job.name for job in place.client().list()] == names
