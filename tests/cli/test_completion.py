@@ -41,11 +41,21 @@ def test_words_of_arena(arena: Any) -> None:
     assert not arena.state.exists()
 
 
+def test_settings_and_types(arena: Any) -> None:
+    assert complete(arena, "config", "set", "local.g") == ["local.gpus", "local.grace"]
+    assert complete(arena, "schema", "p") == ["pytorch"]
+
+
+def test_what_cannot_be_completed_is_silent(arena: Any) -> None:
+    assert complete(arena, "nosuch", "") == []
+    assert complete(arena, "submit", "nosuch", "") == []
+
+
 def test_names_of_live_jobs(arena: Any) -> None:
     for name in ("mnist", "bert"):
         arena("run", "-d", "--name", name, "sleep", "60")
     arena("delete", "bert")
-    for command in ("logs", "get", "why", "wait", "stop", "delete", "exec", "export", "attach"):
+    for command in ("logs", "get", "why", "wait", "stop", "delete", "exec", "export", "attach", "history"):
         assert complete(arena, command, "") == ["mnist"], command
     assert complete(arena, "rerun", "m") == ["mnist"]
 

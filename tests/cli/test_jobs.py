@@ -184,6 +184,16 @@ def test_logs_follow_to_the_end(arena: Any) -> None:
     assert arena("logs", "-f", "--exit-code", "a").exit_code == 3
 
 
+def test_what_a_job_waits_for_is_said_once(arena: Any) -> None:
+    few = {"ARENA_LOCAL_MAX_REPLICAS": "1"}
+    arena("run", "-d", "--name", "a", "until test -e go; do sleep 0.05; done", env=few)
+    arena("run", "-d", "--name", "b", "true", env=few)
+    follower = arena.start("logs", "-f", "b")
+    assert follower.stderr.readline().startswith("b: QUEUED")
+    arena.file("go", "")
+    assert "QUEUED" not in follower.communicate(timeout=30)[1]
+
+
 def test_wait_writes_the_record(arena: Any) -> None:
     arena("run", "-d", "--name", "a", "-w", "2", "--", "sh", "-c", "echo hi; [ $RANK = 0 ] || exit 3; sleep 60")
     waited = arena("wait", "a", "--record", "out", "-o", "json")
@@ -192,6 +202,15 @@ def test_wait_writes_the_record(arena: Any) -> None:
     assert (arena.cwd / "out/logs/worker-1.log").read_text() == "hi\n"
     assert arena("rerun", "out", "--name", "b").exit_code == 0
     assert arena("wait", "b").exit_code == 3
+
+
+def test_a_record_that_cannot_be_written_is_told_before_the_wait(arena: Any) -> None:
+    arena("run", "-d", "--name", "a", "sleep", "60")
+    arena.file("taken", "")
+    refused = arena("wait", "a", "--record", "taken")
+    assert (refused.exit_code, refused.stderr) == (125, "Error: --record: taken cannot be written: File exists\n")
+    assert arena("wait", "nosuch", "--record", "out").exit_code == 125
+    assert not (arena.cwd / "out").exists()
 
 
 def test_exec_is_in_the_replicas_place(arena: Any) -> None:
@@ -318,6 +337,17 @@ def test_history_names_runs(arena: Any, here: Any) -> None:
     assert (gone.exit_code, "does not exist any more" in gone.stderr) == (3, True)
     missing = here("logs", "a@9")
     assert (missing.exit_code, "3 runs" in missing.stderr) == (3, True)
+
+
+def test_nothing_to_show_is_said(here: Any) -> None:
+    assert here("list").stderr == "No jobs. Start one with: arena run train.py\n"
+    assert here("list", "--state", "FAILED").stderr == "No such jobs.\n"
+    assert here("history").stderr == "No run is remembered.\n"
+    nosuch = here("history", "nosuch")
+    assert (nosuch.exit_code, nosuch.stderr) == (0, "No run of 'nosuch' is remembered.\n")
+    assert here("history", "nosuch", "-o", "json").json == []
+    empty = here("history", "")
+    assert (empty.exit_code, empty.stdout) == (2, "")
 
 
 def test_export_reads_back(arena: Any) -> None:

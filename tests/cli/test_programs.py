@@ -30,3 +30,14 @@ def test_the_help_lists_it(own: Any) -> None:
 
 def test_without_any_there_is_no_such_section(arena: Any, tmp_path: Path) -> None:
     assert "on the PATH" not in arena("--help", env={"PATH": str(tmp_path)}).stdout
+
+
+def test_one_that_is_no_program_is_named(own: Any) -> None:
+    path = own.file("bin/arena-odd", "garbage")
+    path.chmod(0o755)
+    odd = own("odd")
+    assert (odd.exit_code, odd.stderr.splitlines()[0]) == (6, f"Error: {path}: Exec format error")
+
+
+def test_one_that_is_nearly_typed_is_meant(own: Any) -> None:
+    assert own("helo").stderr.startswith("Error: there is no command 'helo'. Did you mean 'hello'?")

@@ -192,6 +192,12 @@ def test_with_rm_the_job_is_gone_at_the_end(arena: Any) -> None:
     assert [job["exitCode"] for job in arena("history", "a", "-o", "json").json] == [3]
 
 
+def test_a_timeout_of_nothing_is_over_at_once(arena: Any) -> None:
+    run = arena("run", "--name", "a", "--timeout", "0", "sleep", "60")
+    assert run.exit_code == arena("wait", "a", "--timeout", "0").exit_code == 124
+    assert not arena.job("a")["finishedAt"]
+
+
 def test_wait_and_logs_are_left_and_the_job_goes_on(arena: Any) -> None:
     arena("run", "-d", "--name", "a", "--", "sh", "-c", "echo up; sleep 60")
     arena.running("a")

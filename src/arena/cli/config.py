@@ -53,8 +53,20 @@ def _settings(client: Client) -> Settings:
         return client.settings
 
 
+def _keys(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    from arena.settings import SETTINGS
+
+    return [setting.key for setting in SETTINGS if setting.key.startswith(incomplete)]
+
+
+def _types(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    from arena import jobs
+
+    return [name for name in jobs.names() if name.startswith(incomplete)]
+
+
 @config.command("set")
-@click.argument("key")
+@click.argument("key", shell_complete=_keys)
 @click.argument("value")
 def set_(key: str, value: str) -> None:
     """Set KEY to VALUE in your own file; other lines and comments stay.
@@ -68,7 +80,7 @@ def set_(key: str, value: str) -> None:
 
 
 @click.command()
-@click.argument("kind", required=False, metavar="[TYPE]")
+@click.argument("kind", required=False, metavar="[TYPE]", shell_complete=_types)
 def schema(kind: str | None) -> None:
     """Print the JSON Schema of run files, of one type or all, for editors and checks."""
     from arena.cli import output

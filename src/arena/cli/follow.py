@@ -151,8 +151,8 @@ def limited(job: Handle, timeout: float | None, start_timeout: float | None) -> 
         yield
         return
     before = signal.signal(signal.SIGALRM, ring)
-    arm()
     try:
+        ring()
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)

@@ -57,10 +57,9 @@ def logs(ctx: click.Context, /, name: str, kind: str, fmt: str, **asked: Any) ->
     seen = job.get()
     common.say_recorded(job, seen)
     query, names = _query(seen, asked, job.where.now)
-    if not seen.begun:
+    if not seen.begun and (asked["no_wait"] or not asked["follow"]):
         common.say(follow.told_line(job, seen))
-        if not asked["follow"] or asked["no_wait"]:
-            return 0
+        return 0
     forced = True if asked["prefix"] else False if asked["raw"] or common.compat() else None
     printer = follow.Printer(names, prefix=forced, as_json=fmt == "json", timestamps=asked["timestamps"])
     with Signals():
@@ -143,7 +142,7 @@ def _since(asked: dict[str, Any], now: Callable[[], datetime]) -> datetime | Non
         if asked["since_time"]:
             return datetime.fromisoformat(asked["since_time"]).astimezone(UTC)
     except ValueError as error:
-        raise SpecError(f"--since: {error}") from error
+        raise SpecError(f"{'--since' if asked['since'] else '--since-time'}: {error}") from error
     return None
 
 

@@ -38,7 +38,8 @@ def list_(ctx: click.Context, /, fmt: str, watch: bool, strict: bool, **asked: A
     seens = _seen(client, asked)
     _print_list(seens, fmt, asked["all_namespaces"])
     if not seens and fmt in ("table", "wide"):
-        common.say("No jobs. Start one with: arena run train.py")
+        narrowed = any(asked[key] for key in ("state", "labels", "mine", "user", "kind"))
+        common.say("No such jobs." if narrowed else "No jobs. Start one with: arena run train.py")
     if fmt in ("table", "wide") and (others := _elsewhere(client)):
         common.say(others)
     return common.print_warnings(client, as_json=fmt == "json", strict=strict)
@@ -148,7 +149,7 @@ def why(ctx: click.Context, name: str, kind: str, fmt: str) -> int:
     job = common.named(common.client(ctx), name, kind, gone=True)
     seen = job.get()
     common.say_recorded(job, seen)
-    facts = None if seen.deleted else job.where.facts(job.ref)
+    facts = None if seen.deleted or seen.recorded else job.where.facts(job.ref)
     found = showing.whys_of(job, seen, facts)
     for note in facts.notes if facts else ():
         common.say(f"Note: {note}")
@@ -166,25 +167,30 @@ Examples:
   arena history mnist           the runs of one name: mnist, mnist@2, …
 """
 )
-@click.argument("name", required=False, default="")
+@click.argument("name", required=False, shell_complete=common.complete_names)
 @click.option("--limit", type=click.IntRange(min=0), metavar="N", help="At most N runs.")
 @common.output_option("table", "json", "yaml", "name")
 @click.pass_context
-def history(ctx: click.Context, name: str, limit: int | None, fmt: str) -> int:
+def history(ctx: click.Context, name: str | None, limit: int | None, fmt: str) -> int:
     """List all runs that are remembered, deleted ones too."""
     from itertools import islice
 
     from arena import showing
     from arena.backends.base import Query
     from arena.cli import output
+    from arena.errors import SpecError
 
+    if name == "":
+        raise SpecError("'' is no name of a job", why="is a variable of the script empty?")
     client = common.client(ctx)
-    runs = client.seen(Query(name=name.partition("@")[0], gone=True))
+    runs = client.seen(Query(name=(name or "").partition("@")[0], gone=True))
     seens = [showing.with_cause(seen) for seen in islice(runs, limit)]
     if fmt == "name":
         output.emit([seen.run_id for seen in seens], "name")
     elif fmt == "table":
         output.write(output.history_table(seens, color=output.use_color(sys.stdout)))
+        if not seens:
+            common.say(f"No run of {name!r} is remembered." if name else "No run is remembered.")
     else:
         output.emit([output.job_json(seen) for seen in seens], fmt)
     return common.print_warnings(client, as_json=fmt == "json", strict=False)

@@ -69,9 +69,9 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
         if not name.startswith("-") and self.get_command(ctx, name) is None:
-            near = difflib.get_close_matches(name, [*COMMANDS, *ALIASES], 1)
-            hint = f" Did you mean {near[0]!r}?" if near else " See: arena --help"
-            raise click.UsageError(f"there is no command {name!r}.{hint}", ctx)
+            near = difflib.get_close_matches(name, [*COMMANDS, *ALIASES, *plugins()], 1)
+            hint = f". Did you mean {near[0]!r}?" if near else ""
+            raise click.UsageError(f"there is no command {name!r}{hint}", ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -112,7 +112,10 @@ def plugin(name: str) -> click.Command | None:
     @click.command(name, context_settings={"ignore_unknown_options": True, "help_option_names": []})
     @click.argument("words", nargs=-1, type=click.UNPROCESSED)
     def call(words: tuple[str, ...]) -> None:
-        os.execv(program, [program, *words])
+        try:
+            os.execv(program, [program, *words])
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, program) from error
 
     return call
 
@@ -209,7 +212,9 @@ def answer(words: list[str]) -> int:
     if asked := os.environ.get(COMPLETE):
         from click.shell_completion import shell_complete
 
-        return shell_complete(arena, {}, "arena", COMPLETE, asked)
+        with contextlib.suppress(Exception):  # a word that cannot be completed yet is no error to write into the line
+            return shell_complete(arena, {}, "arena", COMPLETE, asked)
+        return 1
     with arena.make_context("arena", list(words)) as ctx:
         result = arena.invoke(ctx)
     return result if isinstance(result, int) else 0

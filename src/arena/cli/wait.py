@@ -51,6 +51,8 @@ def wait(ctx: click.Context, /, names: tuple[str, ...], kind: str, record: str, 
 
     limits = (common.seconds("--timeout", asked["timeout"]), common.seconds("--start-timeout", asked["start_timeout"]))
     jobs = _jobs(common.client(ctx), names, kind, asked)
+    if record:
+        _make_folder(record)
     alone = len(names) == 1 and not _selects(asked)
     seens: dict[str, Seen] = {}
     codes: dict[str, int] = {}
@@ -72,6 +74,20 @@ def wait(ctx: click.Context, /, names: tuple[str, ...], kind: str, record: str, 
     if fmt != "text":
         _print(ordered.values(), fmt, alone=alone)
     return next((codes[name] for name in jobs if codes[name]), 0)
+
+
+def _make_folder(path: str) -> None:
+    """The folder of the record; that it cannot be written is told before the wait, not after it."""
+    import os
+
+    from arena.errors import SpecError
+
+    try:
+        os.makedirs(path, exist_ok=True)
+    except OSError as error:
+        raise SpecError(f"--record: {path} cannot be written: {error.strerror}") from error
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise SpecError(f"--record: {path} cannot be written")
 
 
 def _selects(asked: Mapping[str, Any]) -> bool:
@@ -193,8 +209,8 @@ def write_record(job: Handle, seen: Seen, folder: str) -> None:
     place = Path(folder)
     (place / "logs").mkdir(parents=True, exist_ok=True)
     if seen.job is not None:
-        (place / "run.yaml").write_text(runfile.dump(job.job(), masked=True))
-    (place / "result.json").write_text(output.render(output.job_json(seen), "json"))
+        (place / "run.yaml").write_text(runfile.dump(job.job(), masked=True), encoding="utf-8")
+    (place / "result.json").write_text(output.render(output.job_json(seen), "json"), encoding="utf-8")
     for replica in seen.observed.replicas:
         query: Any = LogQuery(replicas=frozenset({replica.name}), pieces=True)
         with open(place / "logs" / f"{replica.name}.log", "wb") as file:

@@ -59,7 +59,7 @@ def load_class(place: str) -> type[Job]:
     module, _, attribute = place.partition(":")
     try:
         found = getattr(importlib.import_module(module), attribute)
-    except Exception as error:  # noqa: BLE001  (a plug-in may raise anything)
+    except Exception as error:  # a plug-in may raise anything
         raise ImportError(f"{type(error).__name__}: {error}") from error
     if not (isinstance(found, type) and issubclass(found, Job)):
         raise ImportError(f"{attribute} is no class derived from arena.job.Job")
