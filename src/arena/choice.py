@@ -84,6 +84,15 @@ def python(env: Mapping[str, str]) -> str:
     return shutil.which("python", path=path) or shutil.which("python3", path=path) or "python3"
 
 
+def file_words(path: Path, cwd: Path, env: Mapping[str, str]) -> list[str]:
+    """The words that start a file whose name would else be a shell line, as it has blanks."""
+    if path.suffix == ".py":
+        return [python(env), str(path)]
+    if path.suffix == ".sh":
+        return ["sh", str(path)]
+    return ["sh", "-c", 'exec "$0"', str(cwd / path)]
+
+
 def code_folder(cwd: Path, env: Mapping[str, str]) -> Path | None:
     """The folder whose code a run remembers."""
     from arena import code

@@ -12,7 +12,7 @@ import heapq
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -91,8 +91,16 @@ class Client:
         >>> client.run(["true"], name="first").wait().state.name
         'SUCCEEDED'
         """
-        job = as_job(target, args, kwargs or {}, fields)
+        job = as_job(target if args else self._started(target), args, kwargs or {}, fields)
         return self.submit(self.plan(job, creates="run", fetch=tuple(fetch)), replace=replace)
+
+    def _started(self, target: Target) -> Target:
+        """A path with blanks as the words that start it, as it would else be a shell line; all else as it is."""
+        if not isinstance(target, str | os.PathLike):
+            return target
+        path = Path(os.fspath(target))
+        named = " " in str(path) and (not isinstance(target, str) or (self.cwd / path).is_file())
+        return choice.file_words(path, self.cwd, self.env) if named else target
 
     def plan(self, job: Job, *, creates: choice.Creates = "type", **context: Any) -> Plan:
         """What a submit would do; nothing is touched."""
@@ -486,9 +494,9 @@ def as_job(target: Target, args: Sequence[object], kwargs: Mapping[str, object],
         raise SpecError(f"args: {args!r} is one text; give a list of words")
     if kwargs:
         raise SpecError("kwargs belong to a function; a program takes args")
-    if target is None:
-        raise SpecError("what should run? Give a script, the words of a command, or a job")
     words = [target] if isinstance(target, str | os.PathLike) else target
+    if isinstance(words, bytes | Mapping) or not isinstance(words, Iterable):
+        raise SpecError(f"what should run? Give a script, the words of a command, or a job, not {target!r}")
     command = tuple(_word(word) for word in (*words, *args))
     kind = jobs.load(fields.get("type", "job"))
     return build(kind, {**{k: v for k, v in fields.items() if k != "type"}, "command": command})

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import PurePath
 from types import MappingProxyType
-from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_type_hints
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args, get_type_hints
 
 import msgspec
 from msgspec import Struct, field
@@ -430,13 +430,24 @@ def _type_problems(job: Job) -> Iterable[str]:
 
 
 def field_problems(label: str, value: object, hint: Any) -> Iterable[str]:
-    """What is wrong with one value for one declared type, named by its flag or key."""
+    """What is wrong with one value for one declared type, named by its flag or key.
+
+    What holds many values, among them secrets, is not shown: of a mapping the key is named.
+    """
+    if isinstance(value, dict) and (of := get_args(_bare(hint))):
+        yield from (f"{label} {key}: {wrong}" for key, item in value.items() if (wrong := _type_problem(item, of[1])))
+    elif wrong := _type_problem(value, hint):
+        yield f"{label}: {wrong}" + (f" (got {value!r})" if isinstance(value, str | int | float) else "")
+
+
+def _type_problem(value: object, hint: Any) -> str:
     try:
         msgspec.convert(msgspec.to_builtins(value, builtin_types=(bytes,)), hint)
     except msgspec.ValidationError as error:
-        yield f"{label}: {_plain(str(error))} (got {value!r})"
+        return _plain(str(error))
     except TypeError:
-        yield f"{label}: {type(value).__name__} is not possible here (got {value!r})"
+        return f"{type(value).__name__} is not possible here"
+    return ""
 
 
 def _plain(message: str) -> str:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -347,3 +348,26 @@ def test_a_damaged_run_can_be_deleted_and_its_name_used_again(place: LocalPlace)
     assert client.list() == []
     assert client.warnings.lines == []
     assert client.run(["true"], name=name).wait().state is State.SUCCEEDED
+
+
+@pytest.mark.parametrize("name", ["my train.py", "my train.sh", "my program"])
+def test_a_path_with_blanks_is_a_file(place: LocalPlace, name: str) -> None:
+    path = place.cwd / name
+    path.write_text("#!/bin/sh\necho 1\n" if path.suffix != ".py" else "print(1)\n")
+    path.chmod(0o755)
+    for target in (path, Path(name), f"./{name}", str(path)):
+        job = place.run(target)  # type: ignore[arg-type]
+        job.wait(check=True)
+        assert [line.text for line in job.logs()] == ["1"]
+
+
+@pytest.mark.parametrize("target", [None, 5, b"true", {"a": "b"}])
+def test_what_cannot_be_run_is_refused(place: LocalPlace, target: Any) -> None:
+    with pytest.raises(arena.SpecError, match="what should run"):
+        place.run(target)
+
+
+def test_values_of_a_wrong_type_are_not_shown_where_one_may_be_secret(place: LocalPlace) -> None:
+    with pytest.raises(arena.SpecError) as caught:
+        place.run("true", env={"API_TOKEN": "hunter2", "N": 1})
+    assert str(caught.value) == "--env N: expected str, got int"

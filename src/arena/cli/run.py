@@ -305,24 +305,15 @@ def _file(given: Mapping[str, Any]) -> RunFile | None:
 
 
 def _job(kind: type[Job] | str, file: RunFile | None, given: Mapping[str, Any]) -> Job:
+    from arena import choice
+
     above = values(kind, given)
     if above.get("name") == "":
         raise click.UsageError("--name: the name is empty (is a variable of the script empty?)")
     command = above.get("command")
     if isinstance(command, list) and len(command) == 1 and " " in command[0] and os.path.isfile(command[0]):
-        above["command"] = _file_with_blanks(command[0])
+        above["command"] = choice.file_words(Path(command[0]), Path.cwd(), os.environ)
     return file.job(above) if file else declared.build(kind, above)
-
-
-def _file_with_blanks(path: str) -> list[str]:
-    """The words that start a file whose name would else be a shell line."""
-    from arena import choice
-
-    if path.endswith(".py"):
-        return [choice.python(os.environ), path]
-    if path.endswith(".sh"):
-        return ["sh", path]
-    return ["sh", "-c", 'exec "$0"', os.path.abspath(path)]
 
 
 def _make(
