@@ -109,6 +109,7 @@ TABLE = {
     "trainjob-retries": Row("FAILED", "Error", 5, "worker-0", "worker-0 0 FAILED"),
     "trainjob-restarts": Row("RUNNING", "", None, "worker-1", "worker-0 0 RUNNING, worker-1 1 RUNNING"),
     "trainjob-stopped": Row("CANCELLED", "Stopped", None, None, "worker-0 0 CANCELLED, worker-1 1 CANCELLED"),
+    "trainjob-deadline": Row("FAILED", "DeadlineExceeded", None, "worker-0", "worker-0 0 FAILED"),
     "trainjob-runs": Row("RUNNING", "", None, None, "worker-0 0 RUNNING, worker-1 1 RUNNING"),
     "trainjob-unschedulable": Row("PENDING", "Unschedulable", None, None, "worker-0 0 PENDING"),
 }

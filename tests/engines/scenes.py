@@ -231,6 +231,7 @@ SCENES = {
     "trainjob-stopped": Scene(
         "trainjob", PlainJob(command=sh("sleep 600"), workers=2), no_pods, {**STOP, **MARK}, running(2)
     ),
+    "trainjob-deadline": Scene("trainjob", PlainJob(command=sh("exec sleep 600"), running_timeout="5s"), DONE),
     "trainjob-runs": Scene("trainjob", PlainJob(command=sh("sleep 600"), workers=2), running(2)),
     "trainjob-unschedulable": Scene("trainjob", PlainJob(command=sh("true"), **NOWHERE), waiting("Unschedulable")),
 }

@@ -31,21 +31,7 @@ TODAY: Served = {
             }
         ),
     ),
-    "TrainJob.trainer.kubeflow.org": Kind(
-        "v1alpha1",
-        frozenset(
-            {
-                "annotations",
-                "initializer",
-                "labels",
-                "managedBy",
-                "podSpecOverrides",
-                "runtimeRef",
-                "suspend",
-                "trainer",
-            }
-        ),
-    ),
+    "TrainJob.trainer.kubeflow.org": Kind("v1alpha1"),
 }
 
 
