@@ -190,6 +190,7 @@ class Stream:
         patience = None if follow else READ
         try:
             with self.api.wire.open(self.path, query, first=patience, read=patience, stop=stop) as opened:
+                self._heed_restart(query)
                 for piece in opened.pieces():
                     if lines := self.cutter.feed(piece):
                         yield lines
@@ -214,6 +215,13 @@ class Stream:
         self._heed_trouble()
         return lines
 
+    def _heed_restart(self, query: Mapping[str, str]) -> None:
+        """Leave a log that is another start's: meanwhile the container was started again."""
+        from arena.kube.errors import CutError
+
+        if ("previous" in query) is not self._is_before_last():
+            raise CutError(f"the log of pod {self.start.pod} is another's", why="its container was started again")
+
     def _heed_trouble(self) -> None:
         from arena.kube.errors import CutError
 
@@ -221,12 +229,8 @@ class Stream:
             raise CutError(f"the log of pod {self.start.pod} cannot be read", why=self.cutter.trouble)
 
     def _query(self, *, follow: bool, tail: int | None, since: datetime | None) -> Mapping[str, str]:
-        pod = self.pod_of(self.start.uid)
-        before = is_before_last(self.start, pod) if pod else False
-        if before is None:
-            raise NotFoundError("the node keeps this log no more")
         query = {"container": self.start.container, "timestamps": "true"}
-        query |= {"previous": "true"} if before else {"follow": "true"} if follow else {}
+        query |= {"previous": "true"} if self._is_before_last() else {"follow": "true"} if follow else {}
         if again := self.cutter.position.since:
             query["sinceTime"] = again
         elif since is not None:
@@ -234,6 +238,14 @@ class Stream:
         if tail is not None and since is None and not again:
             query["tailLines"] = str(tail)
         return query
+
+    def _is_before_last(self) -> bool:
+        """Whether it is to be asked for as the log before the last; NotFoundError where the node keeps it no more."""
+        pod = self.pod_of(self.start.uid)
+        before = is_before_last(self.start, pod) if pod else False
+        if before is None:
+            raise NotFoundError("the node keeps this log no more")
+        return before
 
 
 # --- what comes ----------------------------------------------------------------------------------------------
