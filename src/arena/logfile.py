@@ -19,6 +19,7 @@ from pathlib import Path
 
 PIECE = 16 * 1024
 SEGMENT = 8 * 2**20
+LEAST = 2**16  # bytes of a segment where little is to be kept
 ROOM = 2**20
 
 
@@ -28,7 +29,8 @@ class LogWriter:
     def __init__(self, folder: Path, name: str, limit: int) -> None:
         self.folder = folder
         self.name = name
-        self.keep = max(2, limit // SEGMENT)
+        self.segment = min(SEGMENT, max(LEAST, limit // 2))
+        self.keep = max(2, limit // self.segment)
         numbers = segments(folder, name)
         self.number = numbers[-1] if numbers else 0
         self.file = -1
@@ -86,7 +88,7 @@ class LogWriter:
     def _append(self, data: bytes) -> bool:
         """Write all of it, after a line that says what could not be written before; or, on a full disk, nothing."""
         try:
-            if self.file < 0 or self.size >= SEGMENT:
+            if self.file < 0 or self.size >= self.segment:
                 self._open()
             if self.dropped:
                 note = f"{stamp()} stderr F [arena: {self.dropped} bytes of this log could not be written]\n"

@@ -341,6 +341,17 @@ def test_of_an_endless_log_head_and_tail_are_kept(place: LocalPlace) -> None:
     assert texts(job.logs(tail=1))[0].startswith("0600000 ")
 
 
+def test_little_is_kept_where_that_is_said(place: LocalPlace) -> None:
+    job = place.client(ARENA_LOG_MAX="1M").run(sh(ENDLESS % (1, 60_000)))
+    job.wait(check=True)
+    kept = Path(place.env["ARENA_STATE_DIR"]).rglob("*.log")
+    assert sum(path.stat().st_size for path in kept) < 3 * 2**20
+    lines = texts(job.logs())
+    assert lines[0].startswith("0000001 ")
+    assert lines[-1].startswith("0060000 ")
+    assert "[arena: the middle of this log was not kept]" in lines
+
+
 def test_a_damaged_run_can_be_deleted_and_its_name_used_again(place: LocalPlace) -> None:
     name = place.make_odd()
     client = place.client()
