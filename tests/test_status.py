@@ -332,6 +332,60 @@ def test_a_launcher_is_told_although_it_runs_while_its_workers_are_killed_for_me
     assert "worker-0 was started again 4 times: OOMKilled" in seen.warnings[0]
 
 
+def test_of_many_that_are_started_again_one_line_tells() -> None:
+    last = {"terminated": {"exitCode": 1, "reason": "Error", "finishedAt": MADE}}
+    waits = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 40s restarting failed container=x pod=y"}}
+    spec = {"pytorchReplicaSpecs": {"Worker": {"replicas": 64, "template": TEMPLATE}}}
+    pods = [pod("worker", n, **container(waits, lastState=last, restartCount=2 + n % 3)) for n in range(64)]
+    seen = read("pytorchjob", job("Running", spec=spec), *pods)
+    assert seen.warnings == (
+        "worker-0, worker-1, worker-2 and 61 more were started again up to 4 times: Error, code 1",
+    )
+    assert (seen.reason, seen.message) == ("CrashLoopBackOff", "back-off 40s before it is started again")
+
+
+def test_of_many_that_never_started_one_line_tells() -> None:
+    waits = container({"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}})
+    seen = read("pytorchjob", job("Succeeded"), pod("master", **ended(0, MADE)), pod("worker", **waits))
+    assert seen.warnings == (
+        "worker-0 never started, though the job is said to have succeeded: ImagePullBackOff: no such image",
+    )
+
+
+@pytest.mark.parametrize("reason", status.TAKEN_AWAY)
+def test_a_pod_that_the_cluster_takes_away_says_why(reason: str) -> None:
+    taken: Object = {
+        "conditions": [{"type": "DisruptionTarget", "status": "True", "reason": reason, "message": "for another"}]
+    }
+    leaving = {"deletionTimestamp": "2026-01-02T03:05:31Z", "deletionGracePeriodSeconds": 30}
+    runs = pod("master", **container({"running": {"startedAt": MADE}}), **taken)
+    over = pod("worker", **ended(143, "2026-01-02T03:05:02Z"), **taken)
+    for one in (runs, over):
+        one["metadata"] |= leaving
+    seen = read("pytorchjob", job("Failed"), runs, over)
+    assert [(r.reason, r.message) for r in seen.replicas] == [(reason, "for another")] * 2
+    assert (seen.reason, status.decide(seen).state) == (reason, State.FAILED)
+    assert status.first_failure(seen) is None
+
+
+STARTED = {"startTime": "2026-01-02T03:04:06Z", "conditions": [{"type": "Running", "status": "True"}]}
+RUNS: Object = {"running": {"startedAt": "2026-01-02T09:00:00Z"}}
+# who there is, and which second the job is said to have started in
+BEGINNINGS: dict[str, tuple[list[Object], str | None]] = {
+    "nobody may be seen": ([], "03:04:06"),
+    "nobody has started": ([pod("master"), pod("worker")], None),
+    "one has started": ([pod("master", **container(RUNS)), pod("worker")], "09:00:00"),
+    "one was started before, and nobody knows when": ([pod("master", **container(RUNS, restartCount=3))], "03:04:06"),
+}
+
+
+@pytest.mark.parametrize("what", BEGINNINGS)
+def test_a_job_has_run_since_its_first_start(what: str) -> None:
+    pods, at = BEGINNINGS[what]
+    started = read("pytorchjob", job(status=STARTED), *pods).started
+    assert (f"{started:%H:%M:%S}" if started else None) == at
+
+
 def test_the_first_mpijobs_are_read_too() -> None:
     first = {"kind": "MPIJob", "metadata": META, "spec": {"replicas": 2}, "status": {"launcherStatus": "Succeeded"}}
     seen = read("mpijob", first)

@@ -357,3 +357,47 @@ def test_control_characters_of_logs_do_not_reach_the_terminal() -> None:
     assert why is not None
     assert why.evidence[:2] == ("worker-0 | bad\ufffd", "worker-0 | 100%")
     assert len(one_line(why)) < 1000
+
+
+GONE: dict[str, Any] = {"started": T, "ended_by_us": True, "state": State.CANCELLED}
+LIMIT = "Job mnist has failed because it has reached the specified backoff limit"
+# what became of the replicas, the cause, what the text says, what the next step says
+TAKEN: dict[str, tuple[Observed, str | None, str, str]] = {
+    "nobody saw a pod": (
+        failed(replica(code=None, ended_by_us=True), reason="PyTorchJobFailed", message=LIMIT),
+        "BackoffLimit",
+        r"backoff limit; its pods are gone, and nobody saw how they ended$",
+        r"arena rerun mnist.*arena logs mnist -f",
+    ),
+    "pods were deleted": (
+        failed(replica(code=None, pod="a", **GONE), reason="PyTorchJobFailed", message="1 replica failed."),
+        None,
+        r"1 replica failed; no replica was seen to fail, pods were deleted: worker-0 \(rank 0\)$",
+        "arena logs mnist --all",
+    ),
+    "a node was drained": (
+        failed(replica(code=137, node="n1", reason="EvictionByEvictionAPI", **GONE)),
+        "Evicted",
+        r"worker-0 \(rank 0\) was evicted from node n1 by request",
+        "arena rerun mnist",
+    ),
+    "one of higher priority came": (
+        failed(replica(code=137, reason="PreemptionByScheduler", **GONE)), "Preempted", "higher priority", "--priority",
+    ),
+    "one failed, and the others were deleted": (
+        failed(replica(0, code=3), replica(1, code=None, pod="a", reason="EvictionByEvictionAPI", **GONE)),
+        "ExitCode",
+        r"worker-0 \(rank 0\) failed .*code 3",
+        "--failed",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", TAKEN)
+def test_what_became_of_pods_that_did_not_fail(what: str) -> None:
+    observed, cause, text, follow = TAKEN[what]
+    found = explain(observed, State.FAILED, name="mnist")
+    assert found
+    assert found.cause == cause
+    assert re.search(text, found.text)
+    assert re.search(follow, found.next)

@@ -104,7 +104,8 @@ def whys_of(job: Handle, seen: Seen, facts: Facts | None = None) -> Why | None:
 
     if seen.deleted and seen.cause and seen.why:
         return whys.Why(cause=seen.cause, text=seen.why)
-    facts = facts or (None if seen.deleted or seen.state.final else job.where.facts(job.ref))
+    told = seen.deleted or seen.recorded or seen.state.final
+    facts = facts or (None if told else job.where.facts(job.ref))
     last = tails(job, seen, whys.TAIL)
     return whys.explain(seen.observed, seen.state, last, seen.waits_for, name=seen.name, facts=facts)
 
@@ -117,7 +118,9 @@ def with_why(job: Handle, seen: Seen, facts: Facts | None = None) -> Seen:
 
     if seen.backend != "local" and not seen.warnings:
         seen = replace(seen, warnings=tuple(whys.warnings_of(seen.observed)))
-    if seen.why or seen.state.name in ("SUCCEEDED", "UNKNOWN") or (seen.state.name == "RUNNING" and not facts):
+    if seen.why or seen.state.name in ("SUCCEEDED", "UNKNOWN"):
+        return seen
+    if seen.state.name == "RUNNING" and not facts and not whys.fails_again(seen.observed):
         return seen
     found = whys_of(job, seen, facts)
     return replace(seen, cause=found.cause, why=whys.one_line(found)) if found else seen

@@ -184,6 +184,8 @@ class Seen(Struct, frozen=True, kw_only=True, gc=False):
         return exit_code(self.observed, self.status.state)
 
 
+# With which a cluster takes a pod away: the scheduler for a higher priority, a drain, a node that is gone, a clean-up.
+TAKEN_AWAY = ("PreemptionByScheduler", "EvictionByEvictionAPI", "DeletionByTaintManager", "DeletionByPodGC")
 YOUNG = ("ContainerCreating", "PodInitializing")  # what every replica waits for, for a moment
 
 WORDS = {

@@ -34,9 +34,9 @@ ON_CLUSTERS: Mapping[str, tuple[str, ...]] = {
     "MissingVolume": ("Unschedulable", "FailedMount", "FailedAttachVolume"),
     "InitContainer": ("InitContainerFailed",),
     "Suspended": ("Suspended",),
-    "Evicted": ("Evicted",),
-    "Preempted": ("Preempted", "Preempting"),
-    "NodeLost": ("NodeLost", "NodeShutdown"),
+    "Evicted": ("Evicted", "EvictionByEvictionAPI"),
+    "Preempted": ("PreemptionByScheduler", "Preempted", "Preempting"),
+    "NodeLost": ("NodeLost", "NodeShutdown", "DeletionByTaintManager"),
     "NodeRefused": ("UnexpectedAdmissionError", "OutOfcpu"),
     "BackoffLimit": ("BackoffLimitExceeded",),
     "Deleted": ("Deleted", "EndNotSeen"),
@@ -140,7 +140,7 @@ def explain(
         return _failed(observed, tails or {}, name, python)
     if state is State.CANCELLED:
         return _cancelled(observed, name)
-    if facts and (again := _failing_again(observed, state, tails or {}, name)):
+    if facts and fails_again(observed) and (again := _failing_again(observed, state, tails or {}, name)):
         return again
     if facts and state in (State.PENDING, State.SUSPENDED, State.RUNNING):
         from arena.waits import blocked
@@ -203,10 +203,15 @@ def _about_peer(replica: Replica, tail: Sequence[str]) -> bool:
 # --- jobs that wait ------------------------------------------------------------------------------------------
 
 
+def fails_again(observed: Observed) -> bool:
+    """Whether replicas fail and wait to be started once more."""
+    return any(replica.reason in AGAIN and replica.restarts for replica in observed.replicas)
+
+
 def _failing_again(observed: Observed, state: State, tails: Mapping[str, Sequence[str]], name: str) -> Why | None:
     """Why a job that goes on has replicas that fail and are started again and again."""
     again = [replica for replica in observed.replicas if replica.reason in AGAIN and replica.restarts]
-    if state.final or not again or not any(replica.failed for replica in observed.earlier):
+    if state.final or not any(replica.failed for replica in observed.earlier):
         return None
     failed = _failed(structs.replace(observed, word="Failed", reason=""), tails, name, "")
     times = f"; it was started {again[0].restarts + 1} times, and will be again"
@@ -253,7 +258,7 @@ def _failed(observed: Observed, tails: Mapping[str, Sequence[str]], name: str, p
     if observed.word == "Lost" or observed.reason == "Lost":
         return _lost(observed, name)
     replica = first_failure(observed, tails)
-    if taken := _taken(observed, replica, name):
+    if taken := _taken(observed, replica, name) or (None if replica else _drained(observed, name)):
         return taken
     if replica is None:
         return _unseen(observed, name)
@@ -272,10 +277,21 @@ def _lost(observed: Observed, name: str) -> Why:
 
 
 def _unseen(observed: Observed, name: str) -> Why:
-    """FAILED, and no replica failed by itself: the word of whoever ran it is all there is."""
-    text = ": ".join(part for part in (observed.reason or observed.word, observed.message) if part)
-    cause = "BackoffLimit" if observed.reason == "BackoffLimitExceeded" else None
-    return Why(cause=cause, text=text or "failed", next=f"arena logs {name} --all")
+    """FAILED, and no replica failed by itself: the word of whoever ran it, and what became of its pods."""
+    said = ": ".join(part for part in (observed.reason or observed.word, observed.message.rstrip(".")) if part)
+    cause = "BackoffLimit" if re.search(r"BackoffLimitExceeded|backoff limit", said) else None
+    if not any(r.started for r in (*observed.earlier, *observed.replicas)):
+        text = f"{said or 'failed'}; its pods are gone, and nobody saw how they ended"
+        return Why(cause=cause, text=text, next=f"arena rerun {name}, and while it runs: arena logs {name} -f")
+    text = f"{said or 'failed'}{_pods_deleted(observed)}"
+    return Why(cause=cause, text=text, next=f"arena logs {name} --all")
+
+
+def _pods_deleted(observed: Observed) -> str:
+    """The replicas that ended with their pods, where none was seen to fail by itself."""
+    gone = [_who(r, observed) for r in observed.replicas if r.pod and r.ended_by_us and r.exit_code != 0]
+    few = ", ".join(gone[:SHOWN]) + (f" and {len(gone) - SHOWN} more" if len(gone) > SHOWN else "")
+    return f"; no replica was seen to fail, pods were deleted: {few}" if gone else ""
 
 
 def _taken(observed: Observed, failed: Replica | None, name: str) -> Why | None:
@@ -288,6 +304,15 @@ def _taken(observed: Observed, failed: Replica | None, name: str) -> Why | None:
     if found is None or (failed and failed.ended and (found[1] is None or failed.ended < found[1])):
         return None
     return found[0]
+
+
+def _drained(observed: Observed, name: str) -> Why | None:
+    """A pod that was evicted by request, as a drain of its node does."""
+    replica = next((r for r in observed.replicas if r.reason == "EvictionByEvictionAPI"), None)
+    if replica is None:
+        return None
+    text = f"{_who(replica, observed)} was evicted from node {replica.node} by request, as when a node is drained"
+    return Why(cause="Evicted", text=text, next=f"arena rerun {name}")
 
 
 def _replica_failed(

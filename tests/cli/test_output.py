@@ -429,3 +429,19 @@ def test_nothing_heavy_is_imported() -> None:
     code = f"import sys, arena.cli.output; print([m for m in {heavy} if m in sys.modules])"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (answer.stdout, answer.stderr) == ("[]\n", "")
+
+
+@pytest.mark.parametrize(
+    ("made", "word"),
+    [
+        (replica(state=State.PENDING, pod="a", reason="ImagePullBackOff"), "ImagePullBackOff"),
+        (replica(state=State.PENDING, pod="a", reason="Unschedulable"), "Pending"),
+        (replica(state=State.PENDING), "Pending"),
+        (replica(state=State.SUSPENDED), "Suspended"),
+        (replica(pod="a", reason="PreemptionByScheduler"), "Terminating"),
+        (replica(reason="NotSeen"), "Running"),
+        (replica(code=3, pod="a", reason="Error"), "Error"),
+    ],
+)
+def test_instances_are_told_as_kubectl_tells_pods(made: Replica, word: str) -> None:
+    assert output.job_json(seen(replicas=(made,)))["instances"][0]["status"] == word

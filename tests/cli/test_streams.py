@@ -21,6 +21,32 @@ def test_stdout_of_run_is_the_jobs_alone(arena: Any) -> None:
     assert arena("run", "--", "printf", "a\\rb\\n\\nno end").stdout == "a\rb\n\nno end"
 
 
+def test_of_a_big_gang_that_is_followed_the_one_that_failed_is_shown(arena: Any) -> None:
+    fails = "until [ -e go ]; do sleep 0.05; done; echo bad; exit 3"
+    arena(
+        "run", "-d", "--name", "a", "-w", "10", "--", "sh", "-c", f"echo up; [ $RANK != 7 ] || {{ {fails}; }}; sleep 60"
+    )
+    with arena.start("logs", "a", "-f") as followed:
+        assert followed.stdout.readline() == "worker-0 | up\n"
+        arena.file("go", "")
+        out, err = followed.communicate(timeout=60)
+    assert [line for line in out.splitlines() if "bad" in line] == ["worker-7 | bad"]
+    assert "9 more: arena logs a --all" in err
+
+
+def test_where_the_log_of_the_first_failure_is_lost_the_last_one_is_shown(arena: Any) -> None:
+    arena("run", "--name", "a", "--retry", "1", "--", "sh", "-c", "echo $ARENA_ATTEMPT; [ $ARENA_ATTEMPT = 2 ]")
+    assert arena("logs", "a", "--failed").stdout == "1\n"
+    for log in arena.state.rglob("attempt-1/*.log"):
+        log.unlink()
+    lost = arena("logs", "a", "--failed")
+    assert (lost.stdout, lost.stderr) == (
+        "2\n",
+        "nothing is left of attempt 1, which failed first: this is the last one\n",
+    )
+    assert arena("logs", "a", "--failed", "--attempt", "1").stdout == ""
+
+
 def test_names_alone(arena: Any) -> None:
     assert arena("run", "-d", "--name", "a", "true").stdout == "a\n"
     assert arena("submit", "job", "--name", "b", "-o", "name", "true").stdout == "b\n"

@@ -53,6 +53,18 @@ def test_a_replica_that_runs_elsewhere_for_a_while_is_not_ended() -> None:
     assert [(r.name, r.state) for r in now.replicas] == [("worker-0", State.RUNNING), ("worker-1", State.RUNNING)]
 
 
+def test_who_took_a_pod_away_is_known_when_it_is_gone() -> None:
+    before = observed(replica(started=at(1), state=State.RUNNING, pod="a", reason="PreemptionByScheduler"))
+    now = joined(before, observed(replica(), word="Failed", finished=at(6)))
+    assert [(r.state, r.reason) for r in now.replicas] == [(State.CANCELLED, "PreemptionByScheduler")]
+
+
+def test_a_job_has_run_since_it_was_first_seen_to_run() -> None:
+    before = structs.replace(observed(replica(started=at(1))), started=at(1))
+    assert joined(before, structs.replace(observed(), started=at(0))).started == at(1)
+    assert joined(observed(), structs.replace(observed(), started=at(3))).started == at(3)
+
+
 def test_why_a_pod_could_not_start_is_known_until_another_follows_it() -> None:
     failed = observed(replica(pod="a", reason="InitContainerFailed", message="init-code ended with code 10"))
     gone = joined(failed, observed(replica()))

@@ -37,6 +37,7 @@ class Printer:
         self.prefix = len(names) > 1 if prefix is None else prefix
         self.as_json = as_json
         self.timestamps = timestamps
+        self.wrote = False
         self.out = sys.stdout.buffer
 
     @property
@@ -48,6 +49,7 @@ class Printer:
         """Write them as they come."""
         last = 0.0
         for line in lines:
+            self.wrote = True
             self.out.write(self._shown(line))
             now = time.monotonic()
             if now - last > 0.05 or line.partial:
@@ -225,7 +227,7 @@ def told_line(job: Handle, seen: Seen) -> str:
     from arena.cli.output import cell
 
     try:
-        return cell(state_line(showing.with_why(job, seen) if seen.state.name == "PENDING" else seen))
+        return cell(state_line(showing.with_why(job, seen)))
     except ArenaError:  # a line beside the job's own is never why a command fails
         return cell(state_line(seen))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -21,6 +21,14 @@ Examples:
   arena logs mnist -f --rank 0     what rank 0 writes, as it comes
   arena logs mnist --failed        the replica that failed first
 """
+
+
+class Choice(NamedTuple):
+    """What is asked for, the names of the replicas it may show, and whether a big gang's others are left out."""
+
+    query: LogQuery
+    names: list[str]
+    few: bool = False
 
 
 @click.command(epilog=EPILOG)
@@ -56,15 +64,16 @@ def logs(ctx: click.Context, /, name: str, kind: str, fmt: str, **asked: Any) ->
     job = common.named(common.client(ctx), name, kind, gone=True)
     seen = job.get()
     common.say_recorded(job, seen)
-    query, names = _query(seen, asked, job.where.now)
+    choice = _choose(seen, asked, job.where.now)
     if not seen.begun and (asked["no_wait"] or not asked["follow"]):
         common.say(follow.told_line(job, seen))
         return 0
     forced = True if asked["prefix"] else False if asked["raw"] or common.compat() else None
-    printer = follow.Printer(names, prefix=forced, as_json=fmt == "json", timestamps=asked["timestamps"])
+    printer = follow.Printer(choice.names, prefix=forced, as_json=fmt == "json", timestamps=asked["timestamps"])
     with Signals():
         try:
-            _print(job, query, printer, asked)
+            _print(job, choice.query, printer, asked)
+            _print_rest(job, choice, printer, asked)
         except Interrupt as stop:
             seen = job.get()
             if not seen.state.final:
@@ -89,34 +98,51 @@ def _print(job: Handle, query: LogQuery, printer: Any, asked: dict[str, Any]) ->
         printer.lines(lines)
 
 
+def _print_rest(job: Handle, choice: Choice, printer: Any, asked: dict[str, Any]) -> None:
+    """The end of a replica that failed while others were followed; the last start of one whose first log is lost."""
+    from msgspec.structs import replace
+
+    from arena.cli import follow
+
+    query = choice.query
+    if choice.few and asked["follow"] and query.replicas:
+        follow.last_words(job, job.get(), printer, query.replicas)
+    elif asked["failed"] == "first" and query.attempt and not (printer.wrote or asked["attempt"]):
+        replicas = [r for r in job.get().observed.replicas if r.name in (query.replicas or ())]
+        if any(r.attempt > query.attempt for r in replicas):
+            common.say(f"nothing is left of attempt {query.attempt}, which failed first: this is the last one")
+            _print(job, replace(query, attempt=None), printer, asked)
+
+
 def _code(job: Handle) -> int:
     seen = job.get()
     code = seen.exit_code
     return code if code is not None else int(seen.state.final)
 
 
-def _query(seen: Seen, asked: dict[str, Any], now: Callable[[], datetime]) -> tuple[LogQuery, list[str]]:
-    """What is asked for, and the names of the replicas it shows."""
+def _choose(seen: Seen, asked: dict[str, Any], now: Callable[[], datetime]) -> Choice:
+    """What the words mean: all replicas of a small gang, those that were named, or few of a big one."""
     from arena import showing
     from arena.backends.base import LogQuery
     from arena.cli import follow, output
 
     names, ranks = showing.choose(seen, replica=asked["replica"] or (), rank=asked["rank"], role=asked["role"] or "")
-    attempt = asked["attempt"]
+    attempt, few = asked["attempt"], None
     if asked["failed"]:
         names, attempt = _failed(seen, asked["failed"], attempt)
     elif names is None and common.compat() and not asked["show_all"]:
         names = frozenset({first.name} if (first := output.chief(seen)) else ())
     elif names is None and not asked["show_all"]:
-        names = follow.few(seen)
-        if names is not None:
-            common.say(f"{len(seen.observed.replicas) - len(names)} more: --all")
-    shown = [r.name for r in seen.observed.replicas if names is None or r.name in names]
+        names = few = follow.few(seen)
+        if few is not None:
+            common.say(f"{len(seen.observed.replicas) - len(few)} more: --all")
+    every = few is not None and asked["follow"]
+    shown = [r.name for r in seen.observed.replicas if names is None or every or r.name in names]
     tail = asked["tail"] if asked["tail"] is not None and asked["tail"] >= 0 else None
     query = LogQuery(
         follow=asked["follow"], tail=tail, since=_since(asked, now), replicas=names, ranks=ranks, attempt=attempt
     )
-    return query, shown
+    return Choice(query, shown, few is not None)
 
 
 def _failed(seen: Seen, which: str, attempt: int | None) -> tuple[frozenset[str], int | None]:

@@ -33,7 +33,14 @@ FEW = 8  # replicas of a gang that `get` shows without -o wide
 
 # Upstream's words for our states; it has none for a job that was stopped, and scripts that wait for an end know FAILED.
 STATUS = {State.QUEUED: "QUEUING", State.SUSPENDED: "PENDING", State.CANCELLED: "FAILED"}
-INSTANCE = {State.PENDING: "Pending", State.QUEUED: "Pending", State.RUNNING: "Running", State.SUCCEEDED: "Completed"}
+INSTANCE = {
+    State.PENDING: "Pending",
+    State.QUEUED: "Pending",
+    State.SUSPENDED: "Suspended",
+    State.RUNNING: "Running",
+    State.SUCCEEDED: "Completed",
+}
+NO_NODE = ("Unschedulable", "SchedulingGated", "SchedulerError")
 CHIEFS = ("chief", "master", "launcher", "driver", "worker")
 
 
@@ -614,7 +621,10 @@ def _gpus(seen: Seen) -> tuple[int, int]:
 
 
 def _instance_status(replica: Replica) -> str:
-    return INSTANCE.get(replica.state) or replica.reason or "Error"
+    """As kubectl has it: what the container of a pod waits for, that it leaves, how it ended."""
+    said = replica.reason if replica.pod and replica.reason not in NO_NODE else ""
+    waits = said if replica.state is State.PENDING else "Terminating" if said and replica.state is State.RUNNING else ""
+    return waits or INSTANCE.get(replica.state) or replica.reason or "Error"
 
 
 def _node(seen: Seen, replica: Replica | None) -> str:

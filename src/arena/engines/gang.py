@@ -15,7 +15,7 @@ from arena.engines.base import ROLES_ANNOTATION
 from arena.engines.objects import Condition, Pod, Template, Thing
 from arena.engines.starter import processes
 from arena.job import Env, Role
-from arena.status import Observed, Replica, State
+from arena.status import TAKEN_AWAY, Observed, Replica, State
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MOST = 10_000  # replicas that are told one by one, whatever an object says
@@ -130,7 +130,7 @@ def observe(
         reason=reason,
         message=message,
         created=created(thing),
-        started=min((r.started for r in (*earlier, *last) if r.started), default=said.started),
+        started=_first_start(said, (*earlier, *last)),
         finished=said.finished,
         since=said.since,
         attempt=max((r.attempt for r in last), default=1),
@@ -139,6 +139,14 @@ def observe(
         in_place=True,
         warnings=(*said.warnings, *kept.values(), *_disagreements(said, last), *_restarts(word, last, earlier)),
     )
+
+
+def _first_start(said: Said, seen: Sequence[Replica]) -> datetime | None:
+    """When its first program started: as its replicas show it, else its controller, where they show less than all."""
+    starts = [replica.started for replica in seen if replica.started]
+    first = {replica.name: replica.attempt for replica in sorted(seen, key=lambda one: -one.attempt)}
+    hidden = any(attempt > 1 for attempt in first.values()) or not any(replica.pod for replica in seen)
+    return min([*starts, *([said.started] if hidden and said.started else [])], default=None)
 
 
 def created(thing: Thing) -> datetime:
@@ -226,7 +234,7 @@ def _reason(said: Said, last: Sequence[Replica], earlier: Sequence[Replica]) -> 
     if said.word == "Failed":
         if any(replica.failed for replica in (*earlier, *last)):
             return "", ""  # the failed replica says more
-        lost = next((r for r in last if r.lost and r.reason not in QUIET), None)
+        lost = next((r for r in last if (r.lost or r.reason in TAKEN_AWAY) and r.reason not in QUIET), None)
         return (lost.reason, lost.message or said.message) if lost else (said.reason, said.message)
     if said.word in ("", "Created", "Pending", "Queued", "Running", "Restarting"):
         waits = next((r for r in last if r.state is State.PENDING and r.reason not in QUIET), None)
@@ -234,27 +242,29 @@ def _reason(said: Said, last: Sequence[Replica], earlier: Sequence[Replica]) -> 
             return waits.reason, waits.message
     if said.reason == "NotYetSeen" and any(r.pod for r in last):
         return "", ""
-    if said.word == "Running" and any(r.reason == "Terminating" for r in last):
-        return "Terminating", said.message
+    leaving = next((r for r in last if r.state is State.RUNNING and r.reason not in QUIET), None)
+    if said.word == "Running" and leaving:
+        return leaving.reason, leaving.message or said.message
     return said.reason, said.message
 
 
 def _disagreements(said: Said, last: Sequence[Replica]) -> Iterator[str]:
     """What the pods show and a final word leaves out."""
-    word = said.word
-    if (
-        word in ("Succeeded", "Failed")
-        and not said.cleans
-        and (on := [r.name for r in last if r.state is State.RUNNING])
-    ):
-        few = ", ".join(on[:3]) + (f" and {len(on) - 3} more" if len(on) > 3 else "")
-        yield f"still running, though the job has ended: {few}; deleting the job ends them"
-    for r in last if word == "Succeeded" else ():
-        if r.state is State.PENDING:
-            why = ": ".join(part for part in (r.reason, r.message) if part)
-            yield f"{r.name} never started, though the job is said to have succeeded{': ' if why else ''}{why}"
-        elif r.failed:
-            yield f"{r.name} ended with code {r.exit_code}, though the job is said to have succeeded"
+    on = [r.name for r in last if r.state is State.RUNNING]
+    if said.word in ("Succeeded", "Failed") and not said.cleans and on:
+        yield f"still running, though the job has ended: {few(on)}; deleting the job ends them"
+    for what, names in alike((r, _unlike_success(r)) for r in last if said.word == "Succeeded"):
+        yield f"{few(names)} {what}"
+
+
+def _unlike_success(replica: Replica) -> str:
+    """What a replica of a job that is said to have succeeded shows else."""
+    though = "though the job is said to have succeeded"
+    if replica.failed:
+        return f"ended with code {replica.exit_code}, {though}"
+    if replica.state is not State.PENDING:
+        return ""
+    return ": ".join(part for part in (f"never started, {though}", replica.reason, replica.message) if part)
 
 
 def _restarts(word: str, last: Sequence[Replica], earlier: Sequence[Replica]) -> Iterator[str]:
@@ -262,10 +272,33 @@ def _restarts(word: str, last: Sequence[Replica], earlier: Sequence[Replica]) ->
     if word not in ("Running", "Restarting"):
         return
     ends = {replica.name: replica for replica in earlier if replica.failed}
-    for r in last:
-        if r.restarts and (end := ends.get(r.name)):
-            limit = f" at its memory limit of {end.memory_limit} bytes" if end.oom_kills and end.memory_limit else ""
-            yield f"{r.name} was started again {r.restarts} times: {end.reason or 'Error'}{limit}, code {end.exit_code}"
+    often = {r.name: r.restarts for r in last}
+    for what, names in alike((r, _end(ends[r.name])) for r in last if r.restarts and r.name in ends):
+        most = max(often[name] for name in names)
+        verb = "was started again" if len(names) == 1 else "were started again up to"
+        yield f"{few(names)} {verb} {most} times: {what}"
+
+
+def _end(replica: Replica) -> str:
+    at = f" at its memory limit of {replica.memory_limit} bytes" if replica.oom_kills and replica.memory_limit else ""
+    return f"{replica.reason or 'Error'}{at}, code {replica.exit_code}"
+
+
+def alike(said: Iterable[tuple[Replica, str]]) -> Iterator[tuple[str, list[str]]]:
+    """What is said of replicas, and the names of those of which it is; nothing of those of which nothing is."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for replica, what in said:
+        found[what].append(replica.name)
+    return ((what, names) for what, names in found.items() if what)
+
+
+def few(names: Sequence[str]) -> str:
+    """`worker-0, worker-1, worker-2 and 61 more`.
+
+    >>> few(["worker-0"]), few(["a", "b", "c", "d"])
+    ('worker-0', 'a, b, c and 1 more')
+    """
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 # --- words of conditions --------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from arena.engines.starter import processes
 from arena.errors import ArenaError
 from arena.job import Env, Role
 from arena.quantity import parse_bytes
-from arena.status import Replica, State
+from arena.status import TAKEN_AWAY, Replica, State
 
 GPU = "nvidia.com/gpu"
 NEAR_GPU = "aliyun.com/gpu"
@@ -34,6 +34,7 @@ INDEX_ANNOTATION = "batch.kubernetes.io/job-completion-index"
 NEVER_STARTED = ("StartError", "ContainerCannotRun")
 NOT_STARTED = r"exec [^\n]*: (no such file or directory|exec format error|permission denied)"
 UNREAD = "Error on reading termination message"  # the kubelet's, where a container ended too soon
+BACK_OFF = re.compile(r"(back-off \S+) restarting failed container=.*", re.DOTALL)
 # $1 the folder, $2 the archive, $3 its hash. Any sh will do, with tar (and gzip) or any Python; what no program
 # of the image can hash is taken as it is.
 UNPACK = r"""set -e
@@ -303,13 +304,15 @@ def _now(one: Replica, pod: Pod, status: ContainerStatus | None) -> Replica:
     base = _changed(one, attempt=attempt, restarts=restarts)
     if status and status.state.terminated:
         end = status.state.terminated
-        return _changed(_ended(base, end, attempt), ended_by_us=_is_ended_by_us(pod, end))
+        over = _ended(base, end, attempt)
+        return _changed(over, ended_by_us=True, **_taken_away(pod)) if _is_ended_by_us(pod, end) else over
     if pod.status.phase == "Failed":  # evicted, its node is gone, an init container failed: the program has no end
         return _without_end(base, pod)
     if status and status.state.running and not pod.metadata.deletion_timestamp:
         return _changed(base, state=State.RUNNING, started=status.state.running.started_at)
     if status and status.state.running:
-        return _changed(base, state=State.RUNNING, reason="Terminating", started=status.state.running.started_at)
+        leaving = _changed(base, state=State.RUNNING, reason="Terminating", started=status.state.running.started_at)
+        return _changed(leaving, **_taken_away(pod))
     reason, message = waiting(pod, status)
     return _changed(base, reason=reason, message=message)
 
@@ -320,6 +323,12 @@ def _without_end(base: Replica, pod: Pod) -> Replica:
     if not reason:
         reason, message = waiting(pod, None)
     return _changed(base, state=State.FAILED, reason=reason or "Failed", message=message, ended=ended, lost=True)
+
+
+def _taken_away(pod: Pod) -> dict[str, str]:
+    """Who takes the pod away, and in which words; nothing where somebody just deleted it."""
+    found = (one for one in pod.status.conditions if one.type == "DisruptionTarget" and one.status == "True")
+    return next(({"reason": one.reason, "message": one.message} for one in found if one.reason in TAKEN_AWAY), {})
 
 
 def _is_ended_by_us(pod: Pod, end: Terminated) -> bool:
@@ -381,7 +390,8 @@ def waiting(pod: Pod, status: ContainerStatus | None) -> tuple[str, str]:
             return init.state.waiting.reason, init.state.waiting.message
     if status and status.state.waiting:
         reason, message = status.state.waiting.reason, status.state.waiting.message
-        return reason, runtimes.plain(message) if reason == "RunContainerError" else message
+        plain = runtimes.plain(message) if reason == "RunContainerError" else message
+        return reason, BACK_OFF.sub(r"\1 before it is started again", plain)
     return "", ""
 
 

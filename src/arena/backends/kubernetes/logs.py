@@ -33,6 +33,7 @@ TRIES = 4  # connections for what is there already
 LEAVING = 5.0  # seconds for the threads of a reader that has gone
 PATIENCE = 60.0  # seconds in which nothing but failures ends it
 
+FORGOTTEN = "the node keeps it no more"
 Notes = Callable[[str], None]
 
 
@@ -104,7 +105,8 @@ def _all(stream: Stream, query: LogQuery, note: Notes) -> Iterator[LogLine]:
 
 
 def _why(error: ArenaError) -> str:
-    return "the pod was deleted" if isinstance(error, NotFoundError) else str(error.why or error.what)
+    deleted = isinstance(error, NotFoundError) and error.what != FORGOTTEN
+    return "the pod was deleted" if deleted else str(error.why or error.what)
 
 
 def _tailed(lines: Iterator[LogLine], query: LogQuery) -> Iterator[LogLine]:
@@ -244,7 +246,7 @@ class Stream:
         pod = self.pod_of(self.start.uid)
         before = is_before_last(self.start, pod) if pod else False
         if before is None:
-            raise NotFoundError("the node keeps this log no more")
+            raise NotFoundError(FORGOTTEN)
         return before
 
 
@@ -461,7 +463,7 @@ class Persistent:
     def _missed(self) -> None:
         """Say that a pod has gone before its log was read to the end."""
         what = "the end of its log" if self.stream.cutter.position.newest else "its log"
-        why = "the pod was deleted" if self.start.uid in self.watch.left else "the node keeps it no more"
+        why = "the pod was deleted" if self.start.uid in self.watch.left else FORGOTTEN
         self.note(f"{self.start.replica}: {what} was not seen: {why}")
 
     def _failed(self, error: ArenaError) -> None:

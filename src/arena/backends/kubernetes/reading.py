@@ -161,7 +161,7 @@ def seen(found: Found, *, deleted: datetime | None = None) -> Seen:
         patch=words["patch"] if isinstance(words.get("patch"), dict) else {},
         sets=_sets(words.get("sets")),
         user=str(words.get("user") or _upstream_user(thing)),
-        duration=_duration(observed),
+        duration=duration(observed),
         managed_by=manager(thing),
         typed=tuple(words.get("typed") or ()),
         parent=str(words.get("parent") or ""),
@@ -264,6 +264,7 @@ def _deleted(observed: Observed, at: datetime) -> Observed:
     return structs.replace(observed, word="Deleted", reason="Deleted", finished=at)
 
 
-def _duration(observed: Observed) -> float:
+def duration(observed: Observed) -> float:
+    """For how many seconds a job has run, or ran; while it waits, for how long it does."""
     begin = observed.started or observed.created
     return max(0.0, ((observed.finished or datetime.now(UTC)) - begin).total_seconds())

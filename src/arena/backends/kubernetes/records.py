@@ -29,7 +29,7 @@ from arena.backends.base import Context, Plan, Ref
 from arena.errors import ArenaError, NotFoundError
 from arena.job import Job
 from arena.settings import Settings
-from arena.status import Observed, Replica, Seen, State
+from arena.status import TAKEN_AWAY, Observed, Replica, Seen, State
 
 FINAL = "final"
 
@@ -432,7 +432,7 @@ def joined(before: Observed, now: Observed) -> Observed:
         replicas=tuple(replicas),
         earlier=tuple(one for key, one in earlier.items() if key not in current),
         attempt=max([now.attempt, *(one.attempt for one in replicas)]),
-        started=min((at for at in (before.started, now.started) if at), default=None),
+        started=before.started or now.started,
     )
 
 
@@ -485,8 +485,8 @@ def _left(replica: Replica, finished: datetime | None) -> Replica:
     """A replica whose pod went with the end of its job: that ended it."""
     if replica.ended or not replica.started:
         return replica
-    ended = finished or files.now()
-    return structs.replace(replica, state=State.CANCELLED, reason="Deleted", ended=ended, ended_by_us=True)
+    ended, reason = finished or files.now(), replica.reason if replica.reason in TAKEN_AWAY else "Deleted"
+    return structs.replace(replica, state=State.CANCELLED, reason=reason, ended=ended, ended_by_us=True)
 
 
 def _key(replica: Replica) -> tuple[str, int]:

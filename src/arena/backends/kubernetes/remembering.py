@@ -28,7 +28,7 @@ from arena.job import run_letters
 from arena.kube.errors import RefusedError
 from arena.quantity import format_age
 from arena.settings import Settings
-from arena.status import Seen
+from arena.status import Observed, Seen
 
 if TYPE_CHECKING:
     from arena.backends.kubernetes.sending import Objects
@@ -250,19 +250,17 @@ class RememberingBackend(KubernetesBackend):
 
     def logs(self, ref: Ref, query: LogQuery) -> Iterator[LogLine]:
         """The lines of the replicas, from the cluster while the job runs, then from the record."""
-        from arena.backends.kubernetes.tapes import read_kept
-
         record = self.records.get(ref.run_id)
         try:
             found = self._found(ref, record)
         except ABSENT:
             if record is None:
                 raise
-            return read_kept(record, record.seen().observed, query)
+            return self._lines_of(record, record.seen().observed, query)
         seen = self._remember(reading.seen(found), begin=True)
         record = self.records.get(ref.run_id)
         if record and seen.state.final and self._keep(record, found):
-            return read_kept(record, seen.observed, query)
+            return self._lines_of(record, seen.observed, query)
         return self._live(ref, query, record)
 
     def _live(self, ref: Ref, query: LogQuery, record: Record | None) -> Iterator[LogLine]:
@@ -272,6 +270,14 @@ class RememberingBackend(KubernetesBackend):
 
         everything = (query.keep or query.replicas is None) and query.tail is None and query.since is None
         tapes = None
+    def _lines_of(self, record: Record, observed: Observed, query: LogQuery) -> Iterator[LogLine]:
+        """The lines of the record; of whom there are none is told."""
+        from arena.backends.kubernetes.tapes import read_kept, unkept
+
+        for name in unkept(record, observed, query):
+            self.notes.add(f"{name}: its log was not seen: the pod was deleted")
+        return read_kept(record, observed, query)
+
         if record and query.follow and everything and query.attempt is None:
             with self._writing():
                 tapes = Tapes.take(record, self.settings.size("log.max"))
@@ -377,7 +383,8 @@ def _with(seen: Seen, before: Glance) -> Seen:
     observed = joined(before.observed, seen.observed)
     state = status.decide(observed)
     known = {"cause": before.cause, "why": before.why} if before.cause and state.state.final and not seen.cause else {}
-    return structs.replace(seen, observed=observed, status=state, **known)
+    lasted = reading.duration(observed)
+    return structs.replace(seen, observed=observed, status=state, duration=lasted, **known)
 
 
 def _explain(record: Record) -> None:

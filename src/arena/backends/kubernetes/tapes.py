@@ -17,7 +17,7 @@ from arena.backends.kubernetes.records import Record
 from arena.backends.kubernetes.starts import Start
 from arena.backends.source import Source
 from arena.logfile import LogWriter, segment, segments
-from arena.status import Observed, Replica
+from arena.status import Observed, Replica, State
 
 
 class Tapes:
@@ -167,6 +167,18 @@ def read_kept(record: Record, observed: Observed, query: LogQuery) -> Iterator[L
         return
     picked = [structs.replace(r, attempt=query.attempt or _newest(record, r)) for r in chosen]
     yield from _merged(record, picked, query)
+
+
+def unkept(record: Record, observed: Observed, query: LogQuery) -> list[str]:
+    """The replicas asked for that have ended, or are gone, and of whose log nothing is kept."""
+    over = [r for r in observed.replicas if r.state is not State.PENDING]
+    asked = [r for r in over if query.replicas is None or r.name in query.replicas]
+    return [r.name for r in asked if not any(_is_kept(record, r.name, number) for number in _attempts(record))]
+
+
+def _is_kept(record: Record, name: str, attempt: int) -> bool:
+    folder = record.logs / str(attempt)
+    return bool(segments(folder, name)) or _end(folder, name).exists()
 
 
 def _last(observed: Observed) -> list[Replica]:
