@@ -514,6 +514,8 @@ def _common_problems(job: Job) -> Iterable[str]:
     yield from name_problems(job.name)
     if not job.command or not job.command[0].strip():
         yield "command: what should run? Give a program, as in: arena run train.py"
+    elif job.command in (("-m",), ("-m", "")):
+        yield "command: -m: which module should run? As in: arena run -m my_package.train"
     yield from _all_word_problems(job)
     for key in job.env:
         if not ENV_NAME.fullmatch(key):

@@ -282,6 +282,8 @@ def test_what_is_no_number_is_told_by_its_flag_and_all_at_once() -> None:
         (["--image", "\udcff", "t.py"], "--image: '\\udcff' is not UTF-8"),
         ([], "command: what should run?"),
         ([""], "command: what should run?"),
+        (["-m"], "command: -m: which module"),
+        (["-m", ""], "command: -m: which module"),
     ],
 )
 def test_what_cannot_be_is_refused_by_its_flag(words: list[str], message: str) -> None:
