@@ -315,6 +315,10 @@ class Client:
         lists = [self.backend(backend).list(query, self.warnings) for backend in self._memories()]
         return heapq.merge(*lists, key=lambda seen: seen.observed.created, reverse=True)
 
+    def changes(self, query: Query) -> Iterator[builtins.list[Seen]]:
+        """The jobs that match, newest first: now, and all of them again when something has changed, without end."""
+        return self.backend(self._places()[0]).changes(query, self.warnings)
+
     @property
     def user(self) -> str:
         """Who the caller is to the backend."""

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 import arena
 from arena import State
-from arena.backends.base import LogQuery, Ref
+from arena.backends.base import LogQuery, Query, Ref
 from backends.place import HOLD, LocalPlace, py, sh, submit_each, texts, until
 
 SHOW = "import os, sys; [print(os.fsencode(word).hex()) for word in sys.argv[1:]]"
@@ -449,6 +449,23 @@ def test_a_job_that_is_listed_is_the_run_that_was_submitted(place: LocalPlace) -
     assert listed.wait().run_id == job.run_id
     listed.delete()
     assert [client.handle(seen).ref for seen in client.history()] == [listed.ref]
+
+
+def test_a_list_is_given_again_whenever_a_job_changes(place: LocalPlace) -> None:
+    client = place.client()
+    place.run(["true"], name="other", label={"team": "b"}).wait()
+    changes = client.changes(Query(labels={"team": "a"}))
+    assert next(changes) == []
+    job = place.run(sh(HOLD), label={"team": "a"})
+
+    def comes(*states: State) -> bool:
+        return any([seen.state for seen in seens] == [*states] for seens in changes)
+
+    assert comes(State.RUNNING)
+    place.go()
+    assert comes(State.SUCCEEDED)
+    job.delete()
+    assert comes()
 
 
 def test_list_selects_by_state_label_and_user(place: LocalPlace) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -192,6 +193,9 @@ class Backend(Protocol):
 
     def list(self, query: Query, warnings: Warnings) -> Iterator[Seen]:
         """The jobs that match, newest first; odd ones become warnings."""
+
+    def changes(self, query: Query, warnings: Warnings) -> Iterator[builtins.list[Seen]]:
+        """The jobs that match, newest first: now, and all of them again when something has changed, without end."""
 
     def watch(self, ref: Ref, until: Sequence[float] = ()) -> Iterator[Seen]:
         """The job now, then again at each change and when a time of `until` (monotonic) is reached, to its end."""

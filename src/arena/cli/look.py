@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import sys
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from arena.cli import common
+
+if TYPE_CHECKING:
+    from arena.backends.base import Query
+    from arena.client import Client
 
 
 @click.command(
@@ -35,7 +39,7 @@ def list_(ctx: click.Context, /, fmt: str, watch: bool, strict: bool, **asked: A
     if watch:
         return _watch(ctx, fmt, asked)
     client = common.client(ctx)
-    seens = _seen(client, asked)
+    seens = common.of_type(client.seen(_query(client, asked)), asked["kind"])
     _print_list(seens, fmt, asked["all_namespaces"])
     if not seens and fmt in ("table", "wide"):
         narrowed = any(asked[key] for key in ("state", "labels", "mine", "user", "kind"))
@@ -45,17 +49,16 @@ def list_(ctx: click.Context, /, fmt: str, watch: bool, strict: bool, **asked: A
     return common.print_warnings(client, as_json=fmt == "json", strict=strict)
 
 
-def _seen(client: Any, asked: dict[str, Any]) -> list[Any]:
+def _query(client: Client, asked: dict[str, Any]) -> Query:
     from arena.backends.base import Query
 
     user = asked["user"] or (client.user if asked["mine"] else "")
-    query = Query(
+    return Query(
         states=common.states(asked["state"]),
         labels=common.pairs("-l", asked["labels"]),
         user=user,
         everywhere=asked["all_namespaces"],
     )
-    return common.of_type(client.seen(query), asked["kind"])
 
 
 def _elsewhere(client: Any) -> str:
@@ -86,11 +89,9 @@ def _print_list(seens: list[Any], fmt: str, namespaces: bool = False) -> None:
 
 
 def _watch(ctx: click.Context, fmt: str, asked: dict[str, Any]) -> int:
-    import time
-
-    last = None
-    while True:
-        seens = _seen(common.client(ctx), asked)
+    client, last, said = common.client(ctx), None, 0
+    for found in client.changes(_query(client, asked)):
+        seens = common.of_type(found, asked["kind"])
         now = [(seen.run_id, seen.state, seen.observed.attempt) for seen in seens]
         if now != last:
             if sys.stdout.isatty():
@@ -98,7 +99,10 @@ def _watch(ctx: click.Context, fmt: str, asked: dict[str, Any]) -> int:
             _print_list(seens, fmt, asked["all_namespaces"])
             sys.stdout.flush()
             last = now
-        time.sleep(0.5)
+        if len(client.warnings.lines) > said:
+            said = len(client.warnings.lines)
+            common.print_warnings(client, as_json=fmt == "json", strict=False)
+    return 0
 
 
 @click.command(

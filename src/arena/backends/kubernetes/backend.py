@@ -321,7 +321,27 @@ class KubernetesBackend:
 
     def list(self, query: Query, warnings: Warnings) -> Iterator[Seen]:
         """The jobs that match, newest first; kinds that may not be read become warnings."""
-        found, failed = self._all(query, warnings)
+        yield from self._listed(self._all(query, warnings)[1], query, warnings)
+
+    def changes(self, query: Query, warnings: Warnings) -> Iterator[builtins.list[Seen]]:
+        """The jobs that match, now and at each change: one watch per kind that may be read, and one of the pods."""
+        from arena.backends.kubernetes.watching import QUIET, Board
+
+        reader, (found, failed) = self._all(query, warnings)
+        yield [*self._listed((found, failed), query, warnings)]
+        unread = [engine and engine.name for engine, _ in failed]
+        read = [engine for engine in (*reader.served(), None) if (engine and engine.name) not in unread]
+        with Board(reader, read) as board:
+            spent = 0.0
+            while True:
+                board.wait(max(QUIET, spent))  # of many jobs that change all the time at most half the time is spent
+                begun = time.monotonic()
+                seens = [*self._listed(board.all(), query, warnings)]
+                spent = time.monotonic() - begun
+                yield seens
+
+    def _listed(self, listed: reading.All, query: Query, warnings: Warnings) -> Iterator[Seen]:
+        found, failed = listed
         for engine, error in failed:
             what = f"{engine.kind}s" if engine else "pods"
             refused = isinstance(error, ForbiddenError | NotFoundError)
@@ -331,19 +351,20 @@ class KubernetesBackend:
             if matches(seen, one.thing.metadata.labels, query):
                 yield seen
 
-    def _all(self, query: Query, warnings: Warnings) -> reading.All:
-        """Every job; where not even one kind may be listed in all namespaces, those of this one."""
+    def _all(self, query: Query, warnings: Warnings) -> tuple[Reader, reading.All]:
+        """Every job, and who read them; where no kind may be listed in all namespaces, those of this one."""
         kinds = self.reader.served()
         if query.everywhere:
-            found, failed = Reader(self.api, "").all(kinds)
+            everywhere = Reader(self.api, "")
+            found, failed = everywhere.all(kinds)
             if len(failed) <= len(kinds) or not isinstance(failed[0][1], ForbiddenError):
-                return found, failed
+                return everywhere, (found, failed)
             why = failed[0][1]
             warnings.add(f"only namespace {self.namespace!r} is listed: {why.what}", code=why.exit_code)
         found, failed = self.reader.all(kinds)
         if len(failed) > len(kinds):  # nothing at all: an empty list would say that there are no jobs
             raise self._nothing_listed(failed[0][1])
-        return found, failed
+        return self.reader, (found, failed)
 
     def _nothing_listed(self, error: ArenaError) -> ArenaError:
         if not isinstance(error, RefusedError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -95,17 +95,9 @@ class Reader:
         if isinstance(pods, ArenaError):
             failed.append((None, pods))
             pods = []
-        by_job = _by_job(pods, kinds)
-        found = []
-        for engine, answer in zip(kinds, lists, strict=True):
-            if isinstance(answer, ArenaError):
-                failed.append((engine, answer))
-                continue
-            found += [
-                Found(engine, one, tuple(by_job[engine.name, one.metadata.namespace, one.metadata.name]))
-                for one in answer
-            ]
-        return [one for one in found if not _belongs(one.thing)], failed
+        answers = list(zip(kinds, lists, strict=True))
+        failed += [(engine, answer) for engine, answer in answers if isinstance(answer, ArenaError)]
+        return join({engine: answer for engine, answer in answers if not isinstance(answer, ArenaError)}, pods), failed
 
     def _lister(self, engine: Engine) -> Callable[[], Any]:
         return lambda: self.api.list(self.path(engine), engine.thing).items
@@ -114,6 +106,17 @@ class Reader:
         from arena.kube.api import together
 
         return together(calls)
+
+
+def join(things: Mapping[Engine, Iterable[Any]], pods: Iterable[Pod]) -> list[Found]:
+    """The jobs among objects, each with its pods."""
+    by_job = _by_job(pods, list(things))
+    return [
+        Found(engine, one, tuple(by_job[engine.name, one.metadata.namespace, one.metadata.name]))
+        for engine, those in things.items()
+        for one in those
+        if not _belongs(one)
+    ]
 
 
 def _belongs(thing: Thing) -> bool:
@@ -130,7 +133,7 @@ def _raise_other(answers: Sequence[object]) -> None:
         raise [*failed, *others][0]
 
 
-def _by_job(pods: Sequence[Pod], kinds: Sequence[Engine]) -> dict[tuple[str, str, str], list[Pod]]:
+def _by_job(pods: Iterable[Pod], kinds: Sequence[Engine]) -> dict[tuple[str, str, str], list[Pod]]:
     found: dict[tuple[str, str, str], list[Pod]] = defaultdict(list)
     for pod in pods:
         for engine in kinds:

@@ -5,6 +5,7 @@ A record never stands in the way: a folder that cannot be written is said once, 
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import functools
 import json
@@ -211,6 +212,12 @@ class RememberingBackend(KubernetesBackend):
         mine = self.records.unfinished()
         for seen in super().list(query, warnings):
             yield self._remember(seen) if seen.run_id in mine else seen
+
+    def changes(self, query: Query, warnings: Warnings) -> Iterator[builtins.list[Seen]]:
+        """The jobs that match, now and at each change; how they are is noted in their records."""
+        for seens in super().changes(query, warnings):
+            mine = self.records.unfinished()
+            yield [self._remember(seen) if seen.run_id in mine else seen for seen in seens]
 
     def _history(self, query: Query) -> Iterator[Seen]:
         for record in self.records.all(query.name):

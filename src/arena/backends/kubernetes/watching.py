@@ -1,10 +1,10 @@
-"""A job as it changes: its object and its pods watched side by side, joined here."""
+"""A job as it changes: its object and its pods watched side by side, joined here; and all jobs of a place."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,13 +12,16 @@ from msgspec import structs
 
 from arena.backends.base import Ref
 from arena.backends.kubernetes import reading
-from arena.backends.kubernetes.reading import PODS, Found, Reader
+from arena.backends.kubernetes.reading import PODS, All, Found, Reader, join, pods_path
+from arena.engines.base import Engine
 from arena.engines.objects import Pod
 from arena.errors import ArenaError
 from arena.kube.errors import RefusedError
+from arena.kube.streams import Event
 from arena.status import Seen
 
 QUIET = 0.05  # seconds in which changes that come together are one
+LISTENS = 1.0  # seconds; a wait without an end hears no signal on Windows
 
 
 class Watch:
@@ -153,6 +156,71 @@ class Watch:
 
     def _tell(self) -> None:
         self.number += 1
+        self.changed.notify_all()
+
+
+class Board:
+    """All jobs of some kinds (None: the pods) as they change: one thread each watches until the block is left."""
+
+    def __init__(self, reader: Reader, kinds: Sequence[Engine | None]) -> None:
+        self.reader = reader
+        self.kinds = kinds
+        self.there: dict[Engine | None, dict[str, Any]] = {}
+        self.failed: list[tuple[Engine | None, ArenaError]] = []
+        self.changed = threading.Condition()
+        self.is_new = False
+        self.stop = threading.Event()
+
+    def __enter__(self) -> Board:
+        for engine in self.kinds:
+            threading.Thread(target=self._watch, args=(engine,), daemon=True).start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.stop.set()
+
+    def wait(self, quiet: float) -> None:
+        """Return so many seconds after something has changed since `all`; first every kind is read."""
+        with self.changed:
+            while not (self.is_new and len(self.there) + len(self.failed) == len(self.kinds)):
+                self.changed.wait(LISTENS)
+        time.sleep(quiet)
+
+    def all(self) -> All:
+        """The jobs as the events have them, and what is not watched any more; the error where nothing is."""
+        with self.changed:
+            self.is_new = False
+            if not self.there:
+                raise self.failed[0][1]
+            things = {engine: [*found.values()] for engine, found in self.there.items() if engine is not None}
+            pods = [*self.there.get(None, {}).values()]
+        return join(things, pods), [*self.failed]
+
+    def _watch(self, engine: Engine | None) -> None:
+        try:
+            path, kind = (self.reader.path(engine), engine.thing) if engine else (pods_path(self.reader.namespace), Pod)
+            for event in self.reader.api.watch(path, kind, version="", stop=self.stop):
+                self._take(engine, event)
+        except ArenaError as error:
+            with self.changed:
+                self.there.pop(engine, None)
+                self.failed.append((engine, error))
+                self._tell()
+
+    def _take(self, engine: Engine | None, event: Event[Any]) -> None:
+        objects = {one.metadata.uid: one for one in event.items}
+        with self.changed:
+            if event.type == "RELISTED":
+                self.there[engine] = objects
+            elif event.type == "DELETED":
+                for uid in objects:
+                    self.there[engine].pop(uid, None)
+            else:
+                self.there[engine] |= objects
+            self._tell()
+
+    def _tell(self) -> None:
+        self.is_new = True
         self.changed.notify_all()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import os
 import shutil
@@ -30,6 +31,7 @@ from arena.settings import Settings, login_name
 from arena.status import Observed, Seen, State, Status
 
 WATCH = 0.03  # seconds between looks at the files of a run
+AGAIN = 0.5  # and of all runs
 PATIENCE = 2.0  # seconds for a supervisor that is just going
 ENDING = 30.0  # seconds beyond the grace until a delete gives up
 
@@ -176,6 +178,12 @@ class LocalBackend:
                 continue
             if matches(seen, query):
                 yield seen
+
+    def changes(self, query: Query, warnings: Warnings) -> Iterator[builtins.list[Seen]]:
+        """The jobs that match, looked at twice a second."""
+        while True:
+            yield [*self.list(query, warnings)]
+            time.sleep(AGAIN)
 
     def watch(self, ref: Ref, until: Sequence[float] = ()) -> Iterator[Seen]:
         """The job now, then again at each change and when a time of `until` is reached, until it has ended."""
