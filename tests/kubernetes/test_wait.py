@@ -41,6 +41,7 @@ def test_of_several_each_end_is_told_and_the_first_named_that_failed_gives_the_c
     for name in ("long", "gone"):
         cli.running(name)
     waiting = cli.start("wait", "good", "gone", "bad", "-o", "json")
+    assert waiting.stderr
     ends = iter(line for line in waiting.stderr if "FAILED" in line or "SUCCEEDED" in line or "CANCELLED" in line)
     assert {next(ends).split(":")[0], next(ends).split(":")[0]} == {"good", "bad"}
     assert cli("delete", "gone").exit_code == 0
@@ -60,6 +61,7 @@ def test_an_interrupt_leaves_the_jobs_as_they_are(alive: Space) -> None:
     for engine in ("job", "pytorchjob"):
         run(alive, "x", ENDLESS, engine=engine)
     waiting = cli.start("wait", "-l", "set=a")
+    assert waiting.stderr
     while "RUNNING" not in waiting.stderr.readline():
         pass
     waiting.send_signal(signal.SIGINT)
