@@ -169,7 +169,7 @@ def _upstream(seen: Seen) -> dict[str, Any]:
         "tensorboard": "",
         "chiefName": (first.pod or first.name) if first else "",
         "instances": [_instance(seen, replica, replica is first) for replica in seen.observed.replicas],
-        "priority": NONE,
+        "priority": _priority(seen),
         "requestGPUs": requested,
         "allocatedGPUs": allocated,
         "creationTimestamp": int(seen.observed.created.timestamp()),
@@ -382,7 +382,7 @@ def _header_of_upstream(seen: Seen) -> Iterable[tuple[str, str]]:
     yield "Name", seen.name
     yield "Status", seen.state.value
     yield "Namespace", seen.namespace or NONE
-    yield "Priority", NONE
+    yield "Priority", _priority(seen)
     yield "Trainer", seen.trainer.upper()
     yield "Duration", short_duration(seen.duration)
     yield "CreateTime", local_time(seen.observed.created)
@@ -618,6 +618,10 @@ def _gpus(seen: Seen) -> tuple[int, int]:
     if not replicas and seen.job:
         asked = sum(role.count * role.gpus for role in seen.job.roles())
     return asked, sum(replica.gpus for replica in held)
+
+
+def _priority(seen: Seen) -> str:
+    return (seen.job.priority if seen.job else "") or NONE
 
 
 def _instance_status(replica: Replica) -> str:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from arena.engines import gang, pods, ranks
 from arena.engines.base import NAME_LABEL, STOPPED_ANNOTATION, Manifest, Work
 from arena.engines.gang import Asked, Key, Said
-from arena.engines.kubeflow import name_problems
+from arena.engines.kubeflow import USUAL_RETRIES, name_problems
 from arena.engines.objects import Condition, Part, Pod, Template, Thing
 from arena.engines.starter import started
 from arena.job import Role
@@ -23,7 +23,6 @@ from arena.quantity import whole_seconds
 from arena.status import Observed, State
 
 PORT = 29500
-USUAL_RETRIES = 6  # of a Job that says nothing
 IN_PLACE = ("OnFailure", "Always")  # policies by which the kubelet starts a container again
 
 

@@ -253,12 +253,16 @@ def _disagreements(said: Said, last: Sequence[Replica]) -> Iterator[str]:
     on = [r.name for r in last if r.state is State.RUNNING]
     if said.word in ("Succeeded", "Failed") and not said.cleans and on:
         yield f"still running, though the job has ended: {few(on)}; deleting the job ends them"
-    for what, names in alike((r, _unlike_success(r)) for r in last if said.word == "Succeeded"):
+    yield from unlike_success(said.word, last)
+
+
+def unlike_success(word: str, last: Sequence[Replica]) -> Iterator[str]:
+    """What replicas of a job that is said to have succeeded show else."""
+    for what, names in alike((r, _unlike_success(r)) for r in last if word == "Succeeded"):
         yield f"{few(names)} {what}"
 
 
 def _unlike_success(replica: Replica) -> str:
-    """What a replica of a job that is said to have succeeded shows else."""
     though = "though the job is said to have succeeded"
     if replica.failed:
         return f"ended with code {replica.exit_code}, {though}"

@@ -18,6 +18,7 @@ from arena.job import Role, shorten
 from arena.quantity import whole_seconds
 from arena.status import Observed
 
+USUAL_RETRIES = 6  # of a Job that says nothing
 LONGEST = 63  # of a DNS label, and of a label's value
 
 JOB_NAME = "training.kubeflow.org/job-name"
@@ -145,9 +146,18 @@ class ReplicaEngine:
             found["activeDeadlineSeconds"] = whole_seconds(work.job.running_timeout)
         if work.job.ttl_after_finished:
             found["ttlSecondsAfterFinished"] = whole_seconds(work.job.ttl_after_finished)
-        if work.job.retry or self.is_limited(work):
-            found["backoffLimit"] = work.job.retry
+        retries = work.job.retry or self.usual_retries(work)
+        if retries or self.is_limited(work):
+            found["backoffLimit"] = retries
         return {"runPolicy": found} if self.knows(work, "runPolicy") else found
+
+    def usual_retries(self, work: Work) -> int:
+        """How often replicas are started again where a policy was typed and no number: each as often as by a Job."""
+        return 0 if work.job.restart_policy == "Never" else USUAL_RETRIES * self.counted(work)
+
+    def counted(self, work: Work) -> int:
+        """The replicas whose starts the operator counts together."""
+        return sum(role.count for role in self.carried(work))
 
     def is_limited(self, work: Work) -> bool:
         """Whether `backoffLimit` is written where it is 0, too."""

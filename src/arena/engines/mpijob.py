@@ -18,7 +18,8 @@ from arena.jobs.mpi import MPIJob
 
 SSH = "/root/.ssh"
 SSHD = ("/usr/sbin/sshd", "-De")
-READY = {"tcpSocket": {"port": 22}, "periodSeconds": 1}
+# Until sshd answers, and no longer: each look is two lines in its log.
+ANSWERS = {"tcpSocket": {"port": 22}, "periodSeconds": 1, "failureThreshold": 3600}
 
 
 class MPIJobEngine(ReplicaEngine):
@@ -66,11 +67,14 @@ class MPIJobEngine(ReplicaEngine):
         found = super().replica_spec(work, role)
         main = found["template"]["spec"]["containers"][0]
         if role.name == "worker":
-            main["readinessProbe"] = READY
+            main["startupProbe"] = ANSWERS
         return found
 
     def restarts(self, work: Work, role: Role) -> str:
         return "OnFailure" if super().restarts(work, role) in ("OnFailure", "Always") else "Never"
+
+    def counted(self, work: Work) -> int:
+        return 1  # the limit is that of the launcher's Job
 
     def specs_of(self, thing: ReplicaJob) -> dict[str, ReplicaSpec]:
         return thing.spec.mpi_replica_specs

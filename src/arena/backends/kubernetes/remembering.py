@@ -24,6 +24,7 @@ from arena.backends.kubernetes import reading, records, travel
 from arena.backends.kubernetes.backend import KubernetesBackend, matches
 from arena.backends.kubernetes.reading import Found
 from arena.backends.kubernetes.records import Glance, Place, Record, Records, joined, unwritable
+from arena.engines.gang import unlike_success
 from arena.errors import ArenaError, BackendError, ForbiddenError, NotFoundError, WaitTimeoutError
 from arena.job import run_letters
 from arena.kube.errors import RefusedError
@@ -270,13 +271,6 @@ class RememberingBackend(KubernetesBackend):
             return self._lines_of(record, seen.observed, query)
         return self._live(ref, query, record)
 
-    def _live(self, ref: Ref, query: LogQuery, record: Record | None) -> Iterator[LogLine]:
-        """The lines from the cluster, kept on their way where all of them come."""
-        from arena.backends.kubernetes.logs import read_logs
-        from arena.backends.kubernetes.tapes import Tapes
-
-        everything = (query.keep or query.replicas is None) and query.tail is None and query.since is None
-        tapes = None
     def _lines_of(self, record: Record, observed: Observed, query: LogQuery) -> Iterator[LogLine]:
         """The lines of the record; of whom there are none is told."""
         from arena.backends.kubernetes.tapes import read_kept, unkept
@@ -285,6 +279,13 @@ class RememberingBackend(KubernetesBackend):
             self.notes.add(f"{name}: its log was not seen: the pod was deleted")
         return read_kept(record, observed, query)
 
+    def _live(self, ref: Ref, query: LogQuery, record: Record | None) -> Iterator[LogLine]:
+        """The lines from the cluster, kept on their way where all of them come."""
+        from arena.backends.kubernetes.logs import read_logs
+        from arena.backends.kubernetes.tapes import Tapes
+
+        everything = (query.keep or query.replicas is None) and query.tail is None and query.since is None
+        tapes = None
         if record and query.follow and everything and query.attempt is None:
             with self._writing():
                 tapes = Tapes.take(record, self.settings.size("log.max"))
@@ -391,7 +392,9 @@ def _with(seen: Seen, before: Glance) -> Seen:
     state = status.decide(observed)
     known = {"cause": before.cause, "why": before.why} if before.cause and state.state.final and not seen.cause else {}
     lasted = reading.duration(observed)
-    return structs.replace(seen, observed=observed, status=state, duration=lasted, **known)
+    gone = (line for line in unlike_success(observed.word, observed.replicas) if line not in seen.warnings)
+    warnings = (*seen.warnings, *gone)
+    return structs.replace(seen, observed=observed, status=state, duration=lasted, warnings=warnings, **known)
 
 
 def _explain(record: Record) -> None:
