@@ -291,6 +291,16 @@ def test_a_pod_without_an_index_is_a_replica_of_its_own_or_the_next_attempt_of_o
     ]
 
 
+def test_a_pod_does_not_follow_one_that_failed_in_the_second_in_which_both_were_made() -> None:
+    states = (ended(3, MADE), container({"running": {"startedAt": MADE}}))
+    pods = [
+        {"metadata": {"name": name, "creationTimestamp": MADE}, "status": state}
+        for name, state in zip("ab", states, strict=True)
+    ]
+    seen = read("job", {"kind": "Job", "metadata": META, "spec": {"completions": 2}, "status": {"active": 1}}, *pods)
+    assert [(r.name, r.pod, r.attempt) for r in seen.replicas] == [("worker-0", "a", 1), ("worker-1", "b", 1)]
+
+
 def test_a_pod_of_an_earlier_job_of_that_name_is_not_its() -> None:
     stale = pod("worker", made="2026-01-02T03:00:00Z", **ended(3, "2026-01-02T03:01:00Z"))
     assert status.first_failure(read("pytorchjob", job("Running"), stale)) is None

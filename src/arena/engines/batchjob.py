@@ -200,9 +200,9 @@ class _Places:
 
 
 def _replaces(pod: Pod, last: Pod) -> bool:
-    """Whether a pod was made after another had failed."""
+    """Whether a pod was made after another had failed: seconds later, so what has one stamp stands side by side."""
     made, end = pod.metadata.creation_timestamp, pods.replicas(last, "worker", 0, None, IndexedJob.container)[-1]
-    return end.state is State.FAILED and made is not None and (end.ended is None or end.ended <= made)
+    return end.state is State.FAILED and made is not None and (end.ended is None or end.ended < made)
 
 
 def _said(thing: BatchJob) -> Said:
