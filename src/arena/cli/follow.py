@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -183,11 +183,16 @@ def narrated(job: Handle) -> Iterator[None]:
 
 
 def _narrate(job: Handle, over: threading.Event) -> None:
-    with suppress(ArenaError):  # whoever waits for the job gets it too
+    try:
         for line in narration(job, over):
             if over.is_set():
                 return
             say(line)
+    except ArenaError:  # whoever waits for the job gets it too
+        return
+    except RuntimeError:  # a command that ends starts no thread any more
+        if not over.is_set():
+            raise
 
 
 def narration(job: Handle, over: threading.Event | None = None) -> Iterator[str]:
