@@ -114,6 +114,6 @@ def test_a_job_that_is_deleted_while_it_is_waited_for(cluster: Any, bed: Bed, na
     waiting = cluster.start("wait", name, "-o", "json")
     because(cluster, name, "Unschedulable")
     bed.kubectl("-n", "why", "delete", "job", name)
-    out, _ = waiting.communicate(timeout=30)
+    out, _ = waiting.communicate(timeout=60)
     assert waiting.returncode == 1
     assert '"state": "CANCELLED"' in out

@@ -4,6 +4,7 @@ Kubeconfigs, servers that are none, rights, namespaces, quotas, patches, faults 
 """
 
 import http.server
+import itertools
 import json
 import subprocess
 import threading
@@ -636,7 +637,8 @@ def test_a_webhook_that_is_down(space: Space) -> None:
     version = "admissionregistration.k8s.io/v1"
     space.apply({"apiVersion": version, "kind": kind, "metadata": {"name": name}, "webhooks": [hook]})
     try:
-        space.bed.wait("the webhook", lambda: submit(space, name="b").exit_code == 6)
+        names = (f"b{number}" for number in itertools.count())  # before the webhook is known they are taken
+        space.bed.wait("the webhook", lambda: submit(space, name=next(names)).exit_code == 6)
         words = f"its webhook {name} is down", f"look at gone in namespace {space.name}"
         refused(submit(space, "--env", "A_TOKEN=x"), 6, *words)
         assert not [one for one in space.left() if one.startswith(("secret", "service", "job.batch/a"))]

@@ -78,11 +78,11 @@ def test_a_refused_job_leaves_no_helper_for_the_next_try(space: Space, proxy: Fa
 
 @pytest.mark.cluster
 def test_an_interrupt_before_the_job_is_there_undoes_all(space: Space, proxy: FaultProxy) -> None:
-    proxy.add(Fault(method="POST", path=r"/secrets\?(?!.*dryRun)", delay=4))
+    proxy.add(Fault(method="POST", path=r"/secrets\?(?!.*dryRun)", delay=8))
     process = space.cli.start("submit", "job", "--name", "a", "-w", "2", "--env", "A_TOKEN=x", "--", "true")
-    space.bed.wait("its helpers", lambda: any(one.startswith("service/") for one in space.left()))
+    space.bed.wait("its helpers", lambda: proxy.requests("POST", r"/services\?(?!.*dryRun)"))
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=30)
+    _, said = process.communicate(timeout=60)
     assert process.returncode == 130, said
     assert "Traceback" not in said
     assert space.left() == set(), said

@@ -146,7 +146,10 @@ class TestOnTheBed:
     pytestmark = kubelet
 
     def test_after_a_delete_the_record_answers(self, place: KubernetesPlace) -> None:
-        job = place.run(sh("echo rank $RANK; [ $RANK = 0 ] || { sleep 1; echo bad; exit 3; }"), workers=2, name="mnist")
+        bad = "until [ -e $HOLD/r0 ]; do sleep 0.1; done; echo bad; exit 3"
+        job = place.run(
+            sh(f"echo rank $RANK; touch $HOLD/r$RANK; [ $RANK = 0 ] || {{ {bad}; }}"), workers=2, name="mnist"
+        )
         seen = job.wait()
         job.delete()
         assert (seen.state, seen.exit_code) == (State.FAILED, 3)
