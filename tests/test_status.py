@@ -15,6 +15,7 @@ from msgspec import structs
 
 from arena import status
 from arena.engines import load
+from arena.engines.gang import unlike_success
 from arena.engines.objects import Pod
 from arena.status import Observed, Replica, State
 from engines.scenes import SCENES
@@ -360,6 +361,14 @@ def test_of_many_that_never_started_one_line_tells() -> None:
     assert seen.warnings == (
         "worker-0 never started, though the job is said to have succeeded: ImagePullBackOff: no such image",
     )
+
+
+def test_what_never_started_is_told_when_its_pod_is_gone() -> None:
+    never = Replica(role="worker", index=3, reason="PodInitializing")
+    done = Replica(role="master", index=0, state=State.SUCCEEDED, exit_code=0)
+    [line] = unlike_success("Succeeded", (done, never))
+    assert line == "worker-3 never started, though the job is said to have succeeded: PodInitializing"
+    assert [*unlike_success("Failed", (done, never))] == []
 
 
 @pytest.mark.parametrize("reason", status.TAKEN_AWAY)

@@ -86,11 +86,16 @@ def _span(word: str, last: int) -> range:
 
 def why(job: Handle) -> str:
     """The cause, evidence and next step of a job, as text."""
+    seen = job.get()
+    return why_text(seen, whys_of(job, seen))
+
+
+def why_text(seen: Seen, found: Why | None) -> str:
+    """Why a job is as it is, else its state; below it what is odd about it all the same."""
     from arena import why as whys
 
-    found = explained(job)
-    seen = job.get()
-    return whys.render(found) if found else f"{seen.name} is {seen.state.name}"
+    text = whys.render(found) if found else f"{seen.name} is {seen.state.name}"
+    return "\n".join([text, *(f"Warning: {line}" for line in seen.warnings)])
 
 
 def explained(job: Handle) -> Why | None:

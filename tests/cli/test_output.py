@@ -188,6 +188,12 @@ def test_why_as_json() -> None:
     assert output.why_json(seen(), None)["cause"] is None
 
 
+def test_why_tells_what_is_odd_though_all_is_well() -> None:
+    odd = seen(State.SUCCEEDED, warnings=("worker-1 never started",))
+    assert output.why_text(odd, None) == "mnist is SUCCEEDED\nWarning: worker-1 never started"
+    assert output.why_json(odd, None)["warnings"] == ["worker-1 never started"]
+
+
 def test_errors_and_warnings() -> None:
     error = AlreadyExistsError("job 'ci-41' exists", why=f"2 min ago with {TOKEN}", hint="--replace")
     assert output.error_json(error) == {
@@ -429,6 +435,12 @@ def test_nothing_heavy_is_imported() -> None:
     code = f"import sys, arena.cli.output; print([m for m in {heavy} if m in sys.modules])"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (answer.stdout, answer.stderr) == ("[]\n", "")
+
+
+def test_the_priority_is_the_job_s() -> None:
+    urgent = seen(job=PlainJob(command=("true",), priority="high"))
+    assert [output.job_json(one)["priority"] for one in (urgent, seen(), seen(job=None))] == ["high", "N/A", "N/A"]
+    assert re.search(r"(?m)^Priority: +high$", output.get_text(urgent, T))
 
 
 @pytest.mark.parametrize(

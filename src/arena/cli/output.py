@@ -70,15 +70,15 @@ def why_json(seen: Seen, why: Why | None) -> dict[str, Any]:
         "text": mask(why.text) if why else "",
         "evidence": [mask(line) for line in why.evidence] if why else [],
         "next": mask(why.next) if why else "",
+        "warnings": [mask(line) for line in seen.warnings],
     }
 
 
 def why_text(seen: Seen, why: Why | None) -> str:
     """The answer of `arena why`, each line in one line and without secrets; the state while all is well."""
-    from arena.why import render as rendered
+    from arena import showing
 
-    lines = rendered(why).splitlines() if why else [f"{seen.name} is {seen.state.name}"]
-    return "\n".join(cell(line) for line in map(_mask(seen), lines))
+    return "\n".join(cell(line) for line in map(_mask(seen), showing.why_text(seen, why).splitlines()))
 
 
 def event_rows(events: Sequence[Event], now: datetime) -> list[tuple[str, str, str, str]]:
