@@ -193,6 +193,9 @@ def test_a_type_tells_two_jobs_of_one_name_apart(cluster: Any, bed: Bed, pytorch
     assert cluster("get", f"pytorchjob/{name}", "-o", "json").json["trainer"] == "pytorchjob"
     assert cluster("delete", name).exit_code == 2
     assert cluster("delete", name, "-T", "py").exit_code == 0
+    assert cluster("get", name, "-T", "mpi").exit_code == 3
+    assert cluster("delete", name, "-T", "mpi", "--must-exist").exit_code == 3
+    assert cluster("logs", name, "-T", "job").exit_code == 0
     assert cluster("delete", name).exit_code == 0
 
 

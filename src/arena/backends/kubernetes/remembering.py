@@ -24,6 +24,7 @@ from arena.backends.kubernetes import reading, records, travel
 from arena.backends.kubernetes.backend import KubernetesBackend, matches
 from arena.backends.kubernetes.reading import Found
 from arena.backends.kubernetes.records import Glance, Place, Record, Records, joined, unwritable
+from arena.engines import trainer
 from arena.engines.gang import unlike_success
 from arena.errors import ArenaError, BackendError, ForbiddenError, NotFoundError, WaitTimeoutError
 from arena.job import run_letters
@@ -110,7 +111,7 @@ class RememberingBackend(KubernetesBackend):
         try:
             return super().find(name)
         except ABSENT as error:
-            record = self._recorded(name.rpartition("/")[2])
+            record = self._recorded(name)
             if record is None or not (gone or isinstance(error, NotFoundError)):
                 raise
             if gone or self._lives(record):
@@ -118,11 +119,11 @@ class RememberingBackend(KubernetesBackend):
             raise self._gone(record) from error
 
     def _recorded(self, name: str) -> Record | None:
-        """The run of this id, else the newest of this name: here, or anywhere."""
-        if found := self.records.get(name):
-            return found
-        named = self.records.all(name)
-        return next((record for record in named if self._is_here(record)), named[0] if named else None)
+        """The run of this id, else the newest of this name: here, or anywhere; of the kind that stands before it."""
+        kind, _, name = name.rpartition("/")
+        own = self.records.get(name)
+        runs = [record for record in ([own] if own else self.records.all(name)) if _is_of(record, kind)]
+        return next((record for record in runs if self._is_here(record)), runs[0] if runs else None)
 
     def _lives(self, record: Record) -> bool:
         """Whether the job of a record is there: one that is not is marked."""
@@ -384,6 +385,11 @@ class RememberingBackend(KubernetesBackend):
         if line not in self._said:
             self._said.add(line)
             self.notes.add(line)
+
+
+def _is_of(record: Record, kind: str) -> bool:
+    """Whether the job of a record is of the kind that a word names; of any without a word."""
+    return not kind or record.asked().engine == trainer(kind)
 
 
 def _with(seen: Seen, before: Glance) -> Seen:
