@@ -139,6 +139,14 @@ FAILURES: dict[str, tuple[Observed, str, str | None, str, str]] = {
         r"worker-0.*126.*data.csv: permission denied",
         "chmod",
     ),
+    "a folder": (
+        failed(replica(code=126, reason="StartError", message="src: is a folder")),
+        "", "NotExecutable", r"126: src: is a folder", "a program in it",
+    ),
+    "too long": (
+        failed(replica(code=126, reason="StartError", message="sh: argument list too long")),
+        "", "NotExecutable", r"126: sh: argument list too long", "into a file",
+    ),
     "not executable, in a shell": (
         failed(replica(code=126)), "sh: 1: ./x: Permission denied", "NotExecutable", r"\./x: Perm", "chmod",
     ),

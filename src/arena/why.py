@@ -364,8 +364,15 @@ def _missing_program(case: Case) -> Why | None:
 def _not_executable(case: Case) -> Why | None:
     if case.replica.exit_code != 126 or not (what := _not_started(case, _NO_PROGRAM)):
         return None
-    follow = "chmod +x it, or name what runs it, as in: arena run sh FILE"
+    follow = next(hint for said, hint in _TO_START if re.search(said, what, re.IGNORECASE))
     return case.why("NotExecutable", f"{case.who} could not start, code 126: {what}", follow)
+
+
+_TO_START = (
+    (r"is a (?:folder|directory)$", "name a program in it"),
+    (r"argument list too long$", "fewer or shorter words and variables: what is long belongs into a file"),
+    (r"", "chmod +x it, or name what runs it, as in: arena run sh FILE"),
+)
 
 
 _NOT_FOUND = (

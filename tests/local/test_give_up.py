@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 from pathlib import Path
 
@@ -22,6 +23,17 @@ def test_a_type_that_cannot_be_loaded_any_more(job_env: dict[str, str]) -> None:
     seen = job.wait(timeout=50)
     assert (seen.state, seen.reason, seen.exit_code) == (State.FAILED, "SupervisorFailed", None)
     assert "no_such_module" in seen.status.message
+
+
+def test_a_supervisor_that_cannot_go_on(job_env: dict[str, str]) -> None:
+    client = arena.Client(backend="local", env=job_env)
+    client.run(["true"]).wait(timeout=50)
+    (queue,) = Path(job_env["ARENA_STATE_DIR"]).glob("hosts/*/queue")
+    shutil.rmtree(queue)
+    queue.touch()
+    seen = client.run(["true"]).wait(timeout=50)
+    assert (seen.state, seen.reason, seen.cause) == (State.FAILED, "SupervisorFailed", "SupervisorFailed")
+    assert seen.why.startswith("arena itself could not carry the job on: ")
 
 
 def _kill_supervisor(run_id: str) -> None:

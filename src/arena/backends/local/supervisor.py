@@ -237,7 +237,7 @@ class Supervisor:
 
     # --- its end ---------------------------------------------------------------------------------------------
 
-    def _finish(self, word: str, replicas: list[Replica], message: str = "") -> None:
+    def _finish(self, word: str, replicas: list[Replica], message: str = "", reason: str = "") -> None:
         finished, monotonic = self._when(word, replicas)
         self.queue.leave()
         self.leases.drop_all()
@@ -245,7 +245,7 @@ class Supervisor:
         last = replace(
             self.facts,
             word=word,
-            reason=ENDS.get(word, ""),
+            reason=reason or ENDS.get(word, ""),
             message=message or self._last_words(word),
             waits_for=(),
             since=finished,
@@ -311,8 +311,7 @@ class Supervisor:
     def fail(self, error: BaseException) -> None:
         """The last resort: the job is FAILED because its supervisor cannot go on."""
         process.end_marked(self.run.run_id, (), self.made.grace)
-        self._finish("Failed", [], _told(error))
-        self._update(reason=GAVE_UP)
+        self._finish("Failed", [], _told(error), GAVE_UP)
 
 
 GAVE_UP = "SupervisorFailed"
