@@ -1,6 +1,8 @@
 """Exit codes: the job's own from what waits, 2 to 7 from everything else."""
 
 import signal
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -182,3 +184,26 @@ def test_exec_passes_the_remote_code(arena: Any) -> None:
     assert arena("attach", "a", "--", "no-such-program").exit_code == 127
     assert arena("exec", "a", "--replica", "worker-7", "--", "true").exit_code == 3
     assert arena("exec", "-i", "worker-0", "a", "--", "sh", "-c", "exit 125").exit_code == 125
+
+
+WRITING = """
+import sys, threading
+from arena.__main__ import main
+
+def write():
+    while True:
+        sys.stderr.write("x" * 100 + chr(10))
+
+for _ in range(4):
+    threading.Thread(target=write, daemon=True).start()
+sys.argv = ["arena", "get", "nobody"]
+main()
+"""
+
+
+def test_a_thread_that_still_writes_does_not_change_the_code(arena: Any) -> None:
+    """An interpreter that shuts down while a thread holds stderr aborts, every second time."""
+    for _ in range(8):
+        command = subprocess.Popen([sys.executable, "-P", "-c", WRITING], env=arena.env, stderr=subprocess.PIPE)
+        command.communicate(timeout=60)
+        assert command.returncode == 3
