@@ -99,6 +99,14 @@ def test_exit_codes(
     assert run(api, pod, *words)[0] == code
 
 
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [("no-such-program", "not found"), ("/no/such/program", "not found"), ("/etc/passwd", "permission denied")],
+)
+def test_why_a_program_does_not_start_is_said(api: Api, pod: str, program: str, said: str) -> None:
+    assert run(api, pod, program)[1:] == (b"", f"{program}: {said}\n".encode())
+
+
 def test_output_and_errors_are_apart(api: Api, pod: str) -> None:
     assert run(api, pod, "sh", "-c", "echo out; echo err >&2; exit 3") == (3, b"out\n", b"err\n")
 

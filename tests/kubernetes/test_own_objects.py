@@ -102,6 +102,7 @@ def test_it_is_remembered(space: Space) -> None:
     (past,) = space.cli("history", "-o", "json").json
     assert (past["name"], past["engine"], past["managedBy"]) == ("own", "job", "")
     space.cli("delete", "own", "--force")
+    refused(space.cli("export", "own", "--manifest"), 5, "not in the cluster any more", "submitted as an object")
     (gone,) = space.cli("history", "-o", "json").json
     assert (gone["state"], gone["user"] == past["user"] != "") == ("CANCELLED", True)
 

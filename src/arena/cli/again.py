@@ -51,7 +51,11 @@ def _print_manifest(handle: Handle) -> None:
         output.emit_objects([applicable(handle.where.manifest(handle.ref))], "yaml")
         return
     from arena.cli.objects import cluster_of
+    from arena.errors import UnsupportedError
 
+    if seen.job is None:
+        why = "it was submitted as an object, or others made it, and objects are not kept"
+        raise UnsupportedError(f"job {handle.name!r} is not in the cluster any more", why=why)
     job = handle.job()
     cluster_of(handle.client, "a manifest")
     plan = handle.client.plan(job, creates="run" if job.type_name == "job" else "type", dry="client",

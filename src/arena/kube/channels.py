@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO, Self
 
+from arena import runtimes
 from arena.errors import ArenaError, BackendError, UnsupportedError
 from arena.kube import forks
 from arena.kube.errors import CutError, read_answer, refusal
@@ -27,6 +28,11 @@ V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
 PIECE = 32 * 1024
 EOT = b"\x04"  # a terminal's stdin is not closed: what its program still writes would be lost
 TICK = 0.2
+# The codes of a shell for a program that does not start, by what the runtime says of it.
+NOT_STARTED = {
+    127: ("executable file not found", "no such file or directory"),
+    126: ("permission denied", "is a directory", "exec format error"),
+}
 
 
 class Channels:
@@ -153,7 +159,7 @@ def execute(
                 raise
         finally:
             done.set()
-    return _exit_code(api, said)
+    return _exit_code(api, said, stderr)
 
 
 def _feed(opened: Channels, stdin: BinaryIO | None, tty: bool, done: threading.Event) -> None:
@@ -187,8 +193,8 @@ def _size() -> tuple[int, int] | None:
     return None
 
 
-def _exit_code(api: Api, said: bytes) -> int:
-    """The code in the server's last word."""
+def _exit_code(api: Api, said: bytes, stderr: BinaryIO) -> int:
+    """The code in the server's last word; that a program could not start is said as a shell says it."""
     if not said:
         raise CutError("the program's end was not told", why=f"{api.access.server} closed the connection without it")
     answer = read_answer(500, said)
@@ -199,11 +205,12 @@ def _exit_code(api: Api, said: bytes) -> int:
         if cause.reason == "ExitCode" and cause.message.isdecimal():
             return int(cause.message)
     message = answer.message or ""
-    if "executable file not found" in message or "no such file or directory" in message:
-        return 127
-    if "permission denied" in message or "is a directory" in message or "exec format error" in message:
-        return 126
-    raise refusal(answer, api.access)
+    code = next((code for code, words in NOT_STARTED.items() if any(word in message for word in words)), None)
+    if code is None:
+        raise refusal(answer, api.access)
+    stderr.write(f"{runtimes.plain(message)}\n".encode())
+    stderr.flush()
+    return code
 
 
 class Forward:
