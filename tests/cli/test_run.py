@@ -157,6 +157,9 @@ def test_help(here: Any) -> None:
     assert "--running-timeout" not in short
     assert "--running-timeout" in long
     assert "no effect on this machine" in long
+    assert here("help").stdout == here("--help").stdout
+    assert here("help", "run").stdout == short
+    assert here("help", "nosuch").exit_code == 2
 
 
 # Going away
@@ -190,6 +193,13 @@ def test_with_rm_the_job_is_gone_at_the_end(arena: Any) -> None:
     assert arena("run", "--rm", "--name", "b", "--timeout", "0.3s", "--", "sleep", "60").exit_code == 124
     assert arena("list", "-o", "name").stdout == ""
     assert [job["exitCode"] for job in arena("history", "a", "-o", "json").json] == [3]
+
+
+def test_a_namespace_means_nothing_here_and_that_is_said(arena: Any) -> None:
+    run = arena("run", "-n", "team-a", "true")
+    assert (run.exit_code, "Note: --namespace has no effect on this machine\n" in run.stderr) == (0, True)
+    assert arena("-n", "team-a", "run", "--strict", "true").exit_code == 125
+    assert "Note" not in arena("run", "true", env={"ARENA_JOB_NAMESPACE": "team-a"}).stderr
 
 
 def test_a_timeout_of_nothing_is_over_at_once(arena: Any) -> None:

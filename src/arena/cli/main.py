@@ -67,6 +67,8 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] == "help":
+            args = [*args[1:], "--help"]
         name = args[0]
         if not name.startswith("-") and self.get_command(ctx, name) is None:
             near = difflib.get_close_matches(name, [*COMMANDS, *ALIASES, *plugins()], 1)

@@ -45,7 +45,7 @@ class Maker:
         job = job if job.name else replace(job, name=made_up_name(job.command, os.urandom(4)))
         run_id = f"{shorten(job.name, 58)}-{run_letters(os.urandom(4))}"
         cwd, base = self._cwd(job, context, self.state.run(run_id))
-        notes = (*_field_notes(job), *_fetch_notes(context))
+        notes = (*_place_notes(self.settings), *_field_notes(job), *_fetch_notes(context))
         roles = job.roles(context.python or "python")
         gpus = sum(role.count * role.gpus for role in roles)
         if gpus:
@@ -150,6 +150,13 @@ def _folder(job: Job, context: Context) -> str:
         raise SpecError(f"--working-dir: {folder} is no folder")
     raise_all(list(word_problems("--working-dir", str(folder))))
     return str(folder)
+
+
+def _place_notes(settings: Settings) -> Iterator[str]:
+    """A line for each flag that says where on a cluster, or as whom."""
+    for key in ("namespace", "context", "as", "as_group"):
+        if settings.layer(key) == "flag":
+            yield f"{settings.source(key).removeprefix('flag ')} has no effect on this machine"
 
 
 def _fetch_notes(context: Context) -> Iterator[str]:
