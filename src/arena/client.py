@@ -462,8 +462,14 @@ class Handle:
         """Wait for the end of a job made with `fetch` and bring its files; the lines of what did not come."""
         return self.where.fetch(self.ref, paths, str(self.client.cwd / folder))
 
-    def stop(self) -> Seen:
-        """End the job and keep it in the list."""
+    def stop(self, *, force: bool = False) -> Seen:
+        """End the job and keep it in the list; with `force` also one that somebody else runs."""
+        seen = self.get()
+        if seen.user not in ("", self.where.user) and not seen.state.final and not force:
+            raise ForbiddenError(
+                f"job {self.name!r} of {seen.user} is {seen.state.name}: only --force stops it",
+                hint=f"arena stop {self.name} --force",
+            )
         return self.where.stop(self.ref)
 
     def delete(self, *, force: bool = False, wait: bool = True, timeout: float | None = None) -> Seen:

@@ -240,6 +240,15 @@ def test_stop_keeps_it(arena: Any) -> None:
     assert arena("stop", "a").exit_code == 0
 
 
+def test_a_job_of_others_is_stopped_by_force(arena: Any, here: Any) -> None:
+    arena("run", "-d", "--name", "a", "sleep", "60")
+    other = {"ARENA_USER": "somebody"}
+    refused = here("stop", "a", env=other)
+    assert (refused.exit_code, "only --force stops it" in refused.stderr) == (7, True)
+    assert here("stop", "a", "--force", env=other).exit_code == 0
+    assert here("stop", "a", env=other).exit_code == 0
+
+
 def test_delete_goes_on_past_what_is_missing(arena: Any) -> None:
     for name in ("a", "c"):
         arena("run", "-d", "--name", name, "sleep", "60")

@@ -19,21 +19,22 @@ SIDE_BY_SIDE = 8
 
 @click.command()
 @click.argument("names", nargs=-1, required=True, shell_complete=common.complete_names)
+@click.option("--force", is_flag=True, help="Also running jobs of others.")
 @common.type_option()
 @click.pass_context
-def stop(ctx: click.Context, names: tuple[str, ...], kind: str) -> int:
+def stop(ctx: click.Context, names: tuple[str, ...], force: bool, kind: str) -> int:
     """End jobs and keep them in the list."""
     client = common.client(ctx)
-    return _each(lambda name: _stop(client, name, kind), names)
+    return _each(lambda name: _stop(client, name, kind, force=force), names)
 
 
-def _stop(client: Client, name: str, kind: str) -> int:
+def _stop(client: Client, name: str, kind: str, *, force: bool) -> int:
     """Stop one job, saying what happened; its exit code, so that the others are stopped all the same."""
     from arena.errors import ArenaError
 
     try:
         job = common.named(client, name, kind)
-        seen = job.stop()
+        seen = job.stop(force=force)
         common.say_notes(job)
     except ArenaError as error:
         common.print_error(error, as_json=False)
