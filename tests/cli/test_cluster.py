@@ -192,6 +192,8 @@ def test_a_type_tells_two_jobs_of_one_name_apart(cluster: Any, bed: Bed, pytorch
     assert cluster("list", "-T", "trainjob", "-o", "json").json == []
     assert cluster("get", f"pytorchjob/{name}", "-o", "json").json["trainer"] == "pytorchjob"
     assert cluster("delete", name).exit_code == 2
+    assert [run["name"] for run in cluster("history", name, "-n", "team-a", "-o", "json").json] == [name]
+    assert cluster("history", name, "-n", "team-b", "-o", "json").json == []
     assert cluster("delete", name, "-T", "py").exit_code == 0
     assert cluster("get", name, "-T", "mpi").exit_code == 3
     assert cluster("delete", name, "-T", "mpi", "--must-exist").exit_code == 3

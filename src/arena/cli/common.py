@@ -64,6 +64,11 @@ def placed(command: click.Command) -> click.Command:
     return command
 
 
+def place(ctx: click.Context) -> dict[str, Any]:
+    """What was typed of where, before the command and after it."""
+    return {**(ctx.find_root().obj or {}), **ctx.meta.get(META, {})}
+
+
 def client(ctx: click.Context) -> Client:
     """The client for this command line; options after the command win over those before it."""
     import os
@@ -73,7 +78,7 @@ def client(ctx: click.Context) -> Client:
     from arena.errors import SpecError
     from arena.settings import Settings
 
-    given = {**(ctx.find_root().obj or {}), **ctx.meta.get(META, {})}
+    given = place(ctx)
     flags = {key: given[key] for key in FLAGS if given.get(key)}
     try:
         cwd = Path(os.getcwd())

@@ -187,14 +187,17 @@ def history(ctx: click.Context, name: str | None, limit: int | None, fmt: str) -
     if name == "":
         raise SpecError("'' is no name of a job", why="is a variable of the script empty?")
     client = common.client(ctx)
-    runs = client.seen(Query(name=(name or "").partition("@")[0], gone=True))
+    namespace = common.place(ctx).get("namespace")
+    every = client.seen(Query(name=(name or "").partition("@")[0], gone=True))
+    runs = (seen for seen in every if not namespace or seen.namespace == namespace)
     seens = [showing.with_cause(seen) for seen in islice(runs, limit)]
     if fmt == "name":
         output.emit([seen.run_id for seen in seens], "name")
     elif fmt == "table":
         output.write(output.history_table(seens, color=output.use_color(sys.stdout)))
         if not seens:
-            common.say(f"No run of {name!r} is remembered." if name else "No run is remembered.")
+            where = f" of namespace {namespace}" if namespace else ""
+            common.say(f"No run of {name!r}{where} is remembered." if name else f"No run{where} is remembered.")
     else:
         output.emit([output.job_json(seen) for seen in seens], fmt)
     return common.print_warnings(client, as_json=fmt == "json", strict=False)
