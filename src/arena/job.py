@@ -437,7 +437,14 @@ def field_problems(label: str, value: object, hint: Any) -> Iterable[str]:
     if isinstance(value, dict) and (of := get_args(_bare(hint))):
         yield from (f"{label} {key}: {wrong}" for key, item in value.items() if (wrong := _type_problem(item, of[1])))
     elif wrong := _type_problem(value, hint):
-        yield f"{label}: {wrong}" + (f" (got {value!r})" if isinstance(value, str | int | float) else "")
+        yield f"{label}: {wrong}{_shown(value)}"
+
+
+def _shown(value: object) -> str:
+    """The value for a message; of several the first that is no text."""
+    if isinstance(value, tuple | list):
+        value = next((item for item in value if not isinstance(item, str)), None)
+    return f" (got {value!r})" if isinstance(value, str | bytes | int | float) else ""
 
 
 def _type_problem(value: object, hint: Any) -> str:
