@@ -432,19 +432,15 @@ def _type_problems(job: Job) -> Iterable[str]:
 def field_problems(label: str, value: object, hint: Any) -> Iterable[str]:
     """What is wrong with one value for one declared type, named by its flag or key.
 
-    What holds many values, among them secrets, is not shown: of a mapping the key is named.
+    What holds many values, among them secrets, is not shown: of a mapping the key is named, of a list the wrong word.
     """
-    if isinstance(value, dict) and (of := get_args(_bare(hint))):
+    of = get_args(_bare(hint))
+    if isinstance(value, dict) and of:
         yield from (f"{label} {key}: {wrong}" for key, item in value.items() if (wrong := _type_problem(item, of[1])))
+    elif isinstance(value, tuple) and of[1:] == (...,):
+        yield from (f"{label}: {wrong} (got {item!r})" for item in value if (wrong := _type_problem(item, of[0])))
     elif wrong := _type_problem(value, hint):
-        yield f"{label}: {wrong}{_shown(value)}"
-
-
-def _shown(value: object) -> str:
-    """The value for a message; of several the first that is no text."""
-    if isinstance(value, tuple | list):
-        value = next((item for item in value if not isinstance(item, str)), None)
-    return f" (got {value!r})" if isinstance(value, str | bytes | int | float) else ""
+        yield f"{label}: {wrong}" + (f" (got {value!r})" if isinstance(value, str | int | float) else "")
 
 
 def _type_problem(value: object, hint: Any) -> str:
