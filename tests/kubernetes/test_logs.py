@@ -178,6 +178,28 @@ def test_a_log_that_comes_after_a_restart_is_not_taken_for_the_one_before_it(
     assert texts(lines) == []
 
 
+def test_what_the_record_has_is_shown_while_the_job_runs_though_the_node_has_lost_it(
+    place: KubernetesPlace, proxy: FaultProxy
+) -> None:
+    restarting(place)
+    lines = place.client().get("again").raw_logs(LogQuery(follow=True))
+    assert [line.text for line in itertools.islice(lines, 4)] == ["a", "b", "a", "b"]
+    proxy.add(Fault(method="GET", path=r"previous=true", status=404))
+    env = {**place.env, "KUBECONFIG": str(proxy.kubeconfig("admin"))}
+    later = arena.Client(backend="kubernetes", env=env, cwd=place.cwd).get("again")
+    assert texts(later.raw_logs(LogQuery(attempt=1))) == ["a", "b"]
+    followed = later.logs(follow=True)
+    assert [(line.attempt, line.text) for line in itertools.islice(followed, 4)] == [
+        (1, "a"),
+        (1, "b"),
+        (2, "a"),
+        (2, "b"),
+    ]
+    assert later.where.notes.lines == []
+    place.go()
+    assert texts(followed) == []
+
+
 def test_what_the_node_keeps_no_more_is_said_once(place: KubernetesPlace) -> None:
     place.go()
     restarting(place)

@@ -17,7 +17,7 @@ from arena.backends.kubernetes.cutting import Cutter
 from arena.backends.kubernetes.reading import PODS, Found
 from arena.backends.kubernetes.records import Record
 from arena.backends.kubernetes.starts import Seats, Start, has_ended, is_before_last
-from arena.backends.kubernetes.tapes import Tape, Tapes, is_wanted, is_whole, numbered
+from arena.backends.kubernetes.tapes import Tape, Tapes, is_wanted, is_whole, kept_lines, numbered
 from arena.backends.kubernetes.watching import Watch
 from arena.engines.objects import Pod
 from arena.errors import ArenaError, BackendError, NotFoundError, SpecError
@@ -63,6 +63,12 @@ class Reading(Struct, frozen=True):
         tape = self.tapes.tape(start) if self.tapes and not is_whole(self.tapes.record, start) else None
         return Stream(self.backend, start, pod_of, pieces=self.query.pieces, tape=tape)
 
+    def kept(self, start: Start) -> Iterator[LogLine] | None:
+        """The log of a start, where the record has all of it; the node may have it no more."""
+        if self.record is None or not is_whole(self.record, start):
+            return None
+        return kept_lines(self.record, start, pieces=self.query.pieces)
+
 
 def chosen(starts: Iterable[Start], query: LogQuery) -> list[Start]:
     """The starts that the query asks for: of one attempt, else of all when following, else each replica's last."""
@@ -86,7 +92,7 @@ def _merged(reading: Reading) -> Iterator[LogLine]:
     pods = {pod.metadata.uid: pod for pod in found.pods}
     starts = numbered(reading.record, Seats(found.engine).starts(found.thing, found.pods))
     streams = [
-        _tailed(_all(reading.stream(start, pods.get), query, backend.notes.add), query)
+        _tailed(reading.kept(start) or _all(reading.stream(start, pods.get), query, backend.notes.add), query)
         for start in chosen(starts, query)
     ]
     return heapq.merge(*streams, key=lambda line: line.time)
@@ -406,13 +412,20 @@ class Reader:
             self.following.mailbox.close(error)
 
     def _read(self, task: Task) -> None:
-        following, query = self.following, self.following.query
-        stream = following.reading.stream(task.start, self.watch.pod)
+        following, reading = self.following, self.following.reading
         shown = following.is_asked_for(task.start)
-        note = following.reading.backend.notes.add
-        for lines in Persistent(stream, self.watch, following.stop, note).lines(task.tail, query.since):
+        for lines in self._kept(task) or self._comes(task, reading.stream(task.start, self.watch.pod)):
             if shown:
                 following.mailbox.put(lines)
+
+    def _kept(self, task: Task) -> Iterator[list[LogLine]] | None:
+        kept = self.following.reading.kept(task.start)
+        return None if kept is None else ([line] for line in _tailed(kept, self.following.query))
+
+    def _comes(self, task: Task, stream: Stream) -> Iterator[list[LogLine]]:
+        following = self.following
+        note = following.reading.backend.notes.add
+        yield from Persistent(stream, self.watch, following.stop, note).lines(task.tail, following.query.since)
 
 
 class Persistent:

@@ -169,6 +169,12 @@ def read_kept(record: Record, observed: Observed, query: LogQuery) -> Iterator[L
     yield from _merged(record, picked, query)
 
 
+def kept_lines(record: Record, start: Start, *, pieces: bool) -> Iterator[LogLine]:
+    """The kept log of one start."""
+    replica = Replica(role=start.role, index=start.index, rank=start.rank, attempt=start.attempt)
+    return Source(record.logs / str(start.attempt), replica, pieces).all()
+
+
 def unkept(record: Record, observed: Observed, query: LogQuery) -> list[str]:
     """The replicas asked for that have ended, or are gone, and of whose log nothing is kept."""
     over = [r for r in observed.replicas if r.state is not State.PENDING]
