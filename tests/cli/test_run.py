@@ -195,6 +195,16 @@ def test_with_rm_the_job_is_gone_at_the_end(arena: Any) -> None:
     assert [job["exitCode"] for job in arena("history", "a", "-o", "json").json] == [3]
 
 
+def test_a_short_flag_takes_its_value_after_an_equals_sign(arena: Any) -> None:
+    script = "echo $A$B $1; sleep 0.2"
+    arena("run", "-w=2", "-e=A=1", "-e=B==x", "--name", "a", "--", "sh", "-c", script, "sh", "-o=json")
+    assert sorted(arena("logs", "a").stdout.splitlines()) == ["worker-0 | 1=x -o=json", "worker-1 | 1=x -o=json"]
+    assert arena("get", "-o=name", "a").stdout == arena("-b=local", "get", "a", "-o=name").stdout == "a\n"
+    assert arena("logs", "a", "-i=worker-1", "-t=1").stdout == "1=x -o=json\n"
+    assert arena("logs", "a", "--grep", "-o=j", "--raw").stdout.count("-o=json") == 2
+    assert arena("exec", "a", "-i=worker-9", "--", "true").stderr.startswith("Error: job 'a' has no replica 'worker-9'")
+
+
 def test_a_namespace_means_nothing_here_and_that_is_said(arena: Any) -> None:
     run = arena("run", "-n", "team-a", "true")
     assert (run.exit_code, "Note: --namespace has no effect on this machine\n" in run.stderr) == (0, True)

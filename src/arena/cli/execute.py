@@ -15,6 +15,8 @@ class Exec(click.Command):
     allow_interspersed_args = False
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        from arena.cli.main import attached
+
         valued = {name for param in self.params if not getattr(param, "is_flag", True) for name in param.opts}
         flags: list[str] = []
         name: list[str] = []
@@ -24,6 +26,7 @@ class Exec(click.Command):
             (flags if word.startswith("-") else name).append(word)
             flags += [rest.pop(0)] if word in valued and rest else []
         words = rest[1:] if rest[:1] == ["--"] else rest
+        flags = attached(self, flags)
         return super().parse_args(ctx, [*flags, "--", *(name or words[:1]), *(words if name else words[1:])])
 
 

@@ -11,6 +11,7 @@ import gc
 import importlib
 import itertools
 import os
+import re
 import signal
 import sys
 from collections.abc import Sequence
@@ -45,6 +46,7 @@ COMMANDS = {
 
 ALIASES = {"attach": "exec", "ls": "list", "del": "delete"}
 JOB_CODES = ("run", "wait")
+WITH_PROGRAM = ("run", "submit", "rerun", "exec")  # read their words themselves, as some are a program's
 OWN_FAILURE = 125
 INTERRUPTED = 130
 COMPLETE = "_ARENA_COMPLETE"
@@ -64,6 +66,9 @@ class LazyGroup(click.Group):
         found: click.Command = getattr(importlib.import_module(module), attribute)
         return found
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, attached(self, args, interspersed=False))
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
@@ -74,7 +79,9 @@ class LazyGroup(click.Group):
             near = difflib.get_close_matches(name, [*COMMANDS, *ALIASES, *plugins()], 1)
             hint = f". Did you mean {near[0]!r}?" if near else ""
             raise click.UsageError(f"there is no command {name!r}{hint}", ctx)
-        return super().resolve_command(ctx, args)
+        found, command, rest = super().resolve_command(ctx, args)
+        own = ALIASES.get(name, name) in {*COMMANDS} - {*WITH_PROGRAM}
+        return found, command, attached(command, rest) if command and own else rest
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -88,6 +95,17 @@ class LazyGroup(click.Group):
 
         names = [(name, entry[2]) for name, entry in COMMANDS.items() if name.startswith(incomplete)]
         return [CompletionItem(name, help=text) for name, text in names]
+
+
+def attached(command: click.Command, args: Sequence[str], *, interspersed: bool = True) -> list[str]:
+    """The words with `-ojson` for `-o=json`: Arena (Go) and kubectl take both."""
+    valued = {name for param in command.params if not getattr(param, "is_flag", True) for name in param.opts}
+    rest, found = list(args), []
+    while rest and rest[0] != "--" and (interspersed or rest[0].startswith("-")):
+        word = rest.pop(0)
+        found.append(word[:2] + word[3:] if word[:2] in valued and re.match("-[^-]=.", word) else word)
+        found += [rest.pop(0)] if word in valued and rest else []
+    return found + rest
 
 
 def plugins() -> dict[str, str]:

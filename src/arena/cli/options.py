@@ -296,6 +296,8 @@ class _Walk:
             return [word, *_next(rest)]
         if bare is not None and not equals:
             return [f"{name}={bare}"] if name.startswith("--") else [f"{name}{bare}"]
+        if _takes_word(option) and value and not name.startswith("--"):
+            return [name + value]
         return [word, *_next(rest)] if _takes_word(option) and not equals else [word]
 
     def _value_of_cluster(self, word: str, rest: list[str]) -> list[str]:
