@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
+import click
+import pytest
+
+from arena import waits, why
+from arena.cli.main import arena
 from arena.why import CAUSES
 
 DOC = Path(__file__).parents[1] / "docs" / "why.md"
@@ -21,3 +27,20 @@ def test_the_list_is_the_code_s() -> None:
 
 def test_each_cause_says_what_happened_and_what_to_do() -> None:
     assert all(len(cells) == 3 and all(cell.strip() for cell in cells) for cells in rows().values())
+
+
+def flags(command: click.Command, parent: click.Context | None = None) -> Iterator[str]:
+    """The flags of a command and of all below it."""
+    ctx = click.Context(command, parent=parent)
+    for param in command.get_params(ctx):
+        yield from param.opts
+    for name in command.list_commands(ctx) if isinstance(command, click.Group) else ():
+        if below := command.get_command(ctx, name):  # type: ignore[attr-defined]
+            yield from flags(below, ctx)
+
+
+@pytest.mark.parametrize("path", [DOC, Path(why.__file__), Path(waits.__file__)], ids=lambda path: path.name)
+def test_flags_that_help_are_flags_there_are(path: Path) -> None:
+    named = re.findall(r"(?<![\w-])--[a-z][a-z-]+", path.read_text(encoding="utf-8"))
+    assert named
+    assert {*named} <= {*flags(arena)}

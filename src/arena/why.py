@@ -410,7 +410,7 @@ def _shm_too_small(case: Case) -> Why | None:
     if not any("bus error" in line.lower() for line in lines) or "DataLoader" not in "\n".join(case.tail):
         return None
     text = f"{case.who} ran out of shared memory (/dev/shm) in a DataLoader, code {case.replica.exit_code}"
-    return case.why("ShmTooSmall", text, "a larger --shm-size, or num_workers=0 in the DataLoader", lines[-SHOWN:])
+    return case.why("ShmTooSmall", text, "a larger --share-memory, or num_workers=0 in the DataLoader", lines[-SHOWN:])
 
 
 def _signal(case: Case) -> Why | None:
