@@ -46,8 +46,12 @@ def init_code(alive: Space) -> Any:
 
 def not_fetched(alive: Space, *words: str) -> None:
     """The one cause is that the code did not come, in these words."""
-    why = alive.cli("why", "a", "-o", "json").json
-    assert why["cause"] == "InitContainer", why
+
+    def look() -> Any:
+        found = alive.cli("why", "a", "-o", "json").json
+        return found if found["cause"] == "InitContainer" else None
+
+    why = alive.cli.until(look)
     assert [word for word in ("could not be fetched", *words) if word not in why["text"]] == [], why
     assert "--sync-source" in why["next"]
 
