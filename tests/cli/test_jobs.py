@@ -213,6 +213,16 @@ def test_a_record_that_cannot_be_written_is_told_before_the_wait(arena: Any) -> 
     assert not (arena.cwd / "out").exists()
 
 
+def test_a_full_disk_is_told_with_the_file(arena: Any) -> None:
+    (arena.cwd / "r.json").symlink_to("/dev/full")
+    run = arena("run", "--name", "a", "--result", "r.json", "true")
+    assert (run.exit_code, "\nError: r.json: No space left on device\n" in run.stderr) == (125, True)
+    (arena.cwd / "out").mkdir()
+    (arena.cwd / "out" / "result.json").symlink_to("/dev/full")
+    waited = arena("wait", "a", "--record", "out")
+    assert (waited.exit_code, "\nError: out: No space left on device\n" in waited.stderr) == (125, True)
+
+
 def test_exec_is_in_the_replicas_place(arena: Any) -> None:
     arena.file("sub/x", "")
     arena("run", "-d", "-w", "2", "--name", "a", "--working-dir", "sub", "--env", "A=b c", "sleep", "60")

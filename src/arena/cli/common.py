@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -101,6 +102,15 @@ def say_overruled(ctx: click.Context, settings: Settings, layer: str) -> None:
 def say(text: str) -> None:
     """A line for people, on stderr."""
     print(f"{text}\n", end="", file=sys.stderr, flush=True)  # noqa: T201  (one write: threads say things side by side)
+
+
+@contextlib.contextmanager
+def naming(path: str) -> Iterator[None]:
+    """What the disk does not take, as on a full one, is told with the file's name."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, error.filename or path) from error
 
 
 def say_recorded(job: Handle, seen: Seen) -> None:

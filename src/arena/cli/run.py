@@ -542,7 +542,7 @@ def _to_its_end(job: Handle, given: Mapping[str, Any], limits: Limits, *, follow
 def _write_result(seen: Seen, path: str) -> None:
     from arena.cli import output
 
-    with open(path, "w", encoding="utf-8") as file:
+    with common.naming(path), open(path, "w", encoding="utf-8") as file:
         output.emit(output.job_json(seen), "json", file)
 
 

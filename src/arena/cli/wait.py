@@ -70,7 +70,9 @@ def wait(ctx: click.Context, /, names: tuple[str, ...], kind: str, record: str, 
     ordered = {name: seens[name] for name in jobs if name in seens}
     if record:
         for name, seen in ordered.items():
-            write_record(jobs[name], seen, record if alone else f"{record}/{name}")
+            place = record if alone else f"{record}/{name}"
+            with common.naming(place):
+                write_record(jobs[name], seen, place)
     if fmt != "text":
         _print(ordered.values(), fmt, alone=alone)
     return next((codes[name] for name in jobs if codes[name]), 0)
