@@ -107,7 +107,9 @@ FAILURES: dict[str, tuple[Observed, str, str | None, str, str]] = {
     "memory of the GPU that was coped with": (
         failed(replica()), CUDA + "\n" + TRACEBACK, "ExitCode", r"with code 1: ValueError: bad sample 1234", "logs",
     ),
-    "shared memory": (failed(replica()), BUS, "ShmTooSmall", r"worker-0.*/dev/shm.*DataLoader.*code 1", "--share-memory"),
+    "shared memory": (
+        failed(replica()), BUS, "ShmTooSmall", r"worker-0.*/dev/shm.*DataLoader.*code 1", "--share-memory",
+    ),
     "segmentation fault": (
         failed(replica(code=139)), "", "Signal", r"worker-0 \(rank 0\).*11 \(SIGSEGV, segmentation fault\), code 139",
         "PYTHONFAULTHANDLER",
