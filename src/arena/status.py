@@ -222,7 +222,7 @@ def decide(seen: Observed) -> Status:
 
 
 def _begun(replica: Replica) -> bool:
-    return replica.started is not None or replica.state is not State.PENDING
+    return replica.started is not None or not (replica.state is State.PENDING or replica.lost)
 
 
 def first_failure(seen: Observed, about_peer: AboutPeer | None = None) -> Replica | None:

@@ -86,6 +86,22 @@ def test_only_the_last_end_of_a_pod_can_be_that_of_its_deletion() -> None:
     assert [(one.exit_code, one.ended_by_us) for one in found] == [(3, False), (3, True)]
 
 
+UNSEEN = "The container could not be located when the pod was terminated"
+
+
+@pytest.mark.parametrize(("message", "ran"), [(UNSEEN, []), (f"{UNSEEN}.  The container used to be Running", [1])])
+def test_an_end_that_the_node_did_not_see_has_no_code(message: str, ran: list[int]) -> None:
+    end = {"exitCode": 137, "reason": "ContainerStatusUnknown", "message": message, "startedAt": None}
+    pod = moment(0, {"terminated": end | {"finishedAt": None}}, {})
+    [found] = pods.replicas(decoded(pod)[0], "worker", 0, 0, "main")
+    assert (found.state.name, found.exit_code, found.lost, found.reason) == ("FAILED", None, True, end["reason"])
+    starts = Seats(load("pytorchjob")).starts(thing(), [decoded(placed(pod, "x-worker-0", MADE))[0]])
+    assert [start.attempt for start in starts] == ran
+    pod["status"] |= {"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory"}
+    [found] = pods.replicas(decoded(pod)[0], "worker", 0, 0, "main")
+    assert (found.exit_code, found.lost, found.reason) == (None, True, "Evicted")
+
+
 @pytest.mark.parametrize("name", MOMENTS)
 def test_a_log_belongs_to_the_attempt_that_wrote_it(name: str) -> None:
     """The node gives the log of the last run, and while another one is there that of the run before it."""

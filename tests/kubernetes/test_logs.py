@@ -14,6 +14,7 @@ from testbed.faults import Fault, FaultProxy
 from testbed.images import WORK
 
 import arena
+from arena import declared
 from arena.backends.base import LogLine, LogQuery
 from arena.client import Handle
 from backends.place import HOLD, KubernetesPlace, sh, texts, until
@@ -221,6 +222,25 @@ def test_logs_that_nobody_read_before_their_pods_went_are_named(place: Kubernete
     place.bed.kubectl("-n", place.namespace, *failed)
     assert by_replica(job.logs()) == {"worker-1": ["bad"]}
     assert job.where.notes.lines == ["worker-0: its log was not seen: the pod was deleted"]
+
+
+def test_a_program_that_its_time_limit_kept_from_starting_has_no_log(place: KubernetesPlace) -> None:
+    slow = {"name": "slow", "image": WORK, "command": ["sleep", "60"]}
+    client = place.client()
+    job = declared.build("job", {"command": ["true"], "name": "late", "running_timeout": "2s"})
+    plan = client.plan(job, patch={"spec": {"template": {"spec": {"initContainers": [slow]}}}})
+    late = client.submit(plan)
+    assert texts(late.logs(follow=True)) == []
+    assert late.wait().reason == "DeadlineExceeded"
+    assert texts(late.logs()) == []
+
+
+def test_a_container_that_the_node_has_lost_has_no_log_any_more(place: KubernetesPlace, proxy: FaultProxy) -> None:
+    proxy.add(Fault(method="GET", path=r"/log\?", status=400))
+    job = through(proxy, place, place.run(sh("echo gone; exit 3")))
+    assert texts(job.logs(follow=True)) == []
+    assert job.where.notes.lines == ["worker-0: its log was not seen: the node keeps it no more"]
+    assert job.wait().exit_code == 3
 
 
 def test_a_pod_that_replaces_another_is_followed_too(place: KubernetesPlace) -> None:

@@ -73,6 +73,13 @@ def test_why_a_pod_could_not_start_is_known_until_another_follows_it() -> None:
     assert joined(gone, observed(replica(pod="b"))).replicas == (replica(pod="b"),)
 
 
+def test_when_a_pod_whose_end_was_lost_had_started_is_known_from_before() -> None:
+    before = observed(replica(pod="a", state=State.RUNNING, started=at(1)))
+    lost = replica(pod="a", state=State.FAILED, lost=True, reason="Evicted", ended=at(9))
+    now = joined(before, observed(lost, word="Failed", finished=at(9)))
+    assert now.replicas == (structs.replace(lost, started=at(1)),)
+
+
 def test_a_pod_that_was_replaced_is_an_earlier_attempt() -> None:
     first = replica(0, started=at(1), ended=at(5), exit_code=3, state=State.FAILED)
     now = joined(observed(first), observed(replica(0, started=at(8), state=State.RUNNING)))

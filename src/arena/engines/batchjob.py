@@ -127,9 +127,10 @@ def unlike(work: Work, first: str, kind: str) -> Iterator[str]:
 
 def timed_out(said: Said, pods_: Sequence[Pod]) -> Said:
     """The word of a job that failed because the time of a pod was over."""
-    if said.word == "Failed" and any(pod.status.reason == "DeadlineExceeded" for pod in pods_):
-        return replace(said, word="Deadline", reason="DeadlineExceeded")
-    return said
+    late = next((pod.status for pod in pods_ if pod.status.reason == "DeadlineExceeded"), None)
+    if said.word != "Failed" or late is None:
+        return said
+    return replace(said, word="Deadline", reason=late.reason, message=late.message)
 
 
 def job_spec(work: Work, container: str, first: str) -> Manifest:

@@ -88,6 +88,16 @@ class Terminated(Part, frozen=True):
     started_at: datetime | None = None
     finished_at: datetime | None = None
 
+    @property
+    def is_unseen(self) -> bool:
+        """Whether nobody saw the end: the node could not find the container any more, and its code is made up."""
+        return self.reason == "ContainerStatusUnknown"
+
+    @property
+    def has_run(self) -> bool:
+        """Whether it is the end of a program, and not of a container that had not been made yet."""
+        return not self.is_unseen or "used to be Running" in self.message
+
 
 class Started(Part, frozen=True):
     """A running container."""
@@ -128,7 +138,8 @@ class ContainerStatus(Part, frozen=True):
         While it runs, and once it has ended for good, `last_state` is the end of the start before. `restart_count`
         counts up when it starts again, not before.
         """
-        return self.state.waiting is not None and self.last_state.terminated is not None
+        last = self.last_state.terminated
+        return self.state.waiting is not None and last is not None and last.has_run
 
 
 class PodSpec(Part, frozen=True):

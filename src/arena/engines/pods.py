@@ -260,7 +260,7 @@ def replicas(pod: Pod, role: str, index: int, rank: int | None, container: str) 
     base = Replica(role=role, index=index, rank=rank, pod=name, node=node, **_told(pod.spec))
     now = _now(base, pod, status)
     before = status.last_state.terminated if status else None
-    if before is None or now.attempt == 1:
+    if before is None or not before.has_run or now.attempt == 1:
         return [now]
     return [_changed(_ended(base, before, now.attempt - 1), restarts=now.attempt - 2), now]
 
@@ -302,8 +302,8 @@ def _now(one: Replica, pod: Pod, status: ContainerStatus | None) -> Replica:
     restarts = status.restart_count if status else 0
     attempt = restarts + (2 if status and status.is_between_starts else 1)
     base = _changed(one, attempt=attempt, restarts=restarts)
-    if status and status.state.terminated:
-        end = status.state.terminated
+    end = status.state.terminated if status else None
+    if end and not (end.is_unseen and pod.status.phase == "Failed"):
         over = _ended(base, end, attempt)
         return _changed(over, ended_by_us=True, **_taken_away(pod)) if _is_ended_by_us(pod, end) else over
     if pod.status.phase == "Failed":  # evicted, its node is gone, an init container failed: the program has no end
@@ -353,6 +353,9 @@ def still_running(pod: Pod, container: str) -> list[str]:
 
 
 def _ended(base: Replica, end: Terminated, attempt: int) -> Replica:
+    if end.is_unseen:
+        found = {"reason": end.reason, "message": end.message}
+        return _changed(base, attempt=attempt, state=State.FAILED, lost=True, **found)
     code, reason = _code(end)
     started = end.started_at if end.started_at and end.started_at.year > 1970 else None
     return _changed(

@@ -21,7 +21,7 @@ from arena.backends.kubernetes.tapes import Tape, Tapes, is_wanted, is_whole, ke
 from arena.backends.kubernetes.watching import Watch
 from arena.engines.objects import Pod
 from arena.errors import ArenaError, BackendError, NotFoundError, SpecError
-from arena.kube.errors import RefusedError
+from arena.kube.errors import InvalidError, RefusedError
 
 if TYPE_CHECKING:
     from arena.backends.kubernetes.backend import KubernetesBackend
@@ -458,6 +458,9 @@ class Persistent:
                 self._ended() if to_the_end else self._missed()
                 return
             except ArenaError as error:
+                if over and isinstance(error, InvalidError):  # the node has lost its container
+                    self._missed()
+                    return
                 to_the_end = False
                 self._failed(error)
             self._wait(over)

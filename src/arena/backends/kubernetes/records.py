@@ -439,8 +439,11 @@ def joined(before: Observed, now: Observed) -> Observed:
 def _last_known(now: Replica, before: Replica, final: bool) -> Replica:
     """A replica that never started as it was seen last: at the end, and while no pod follows one that could not start.
 
-    Operators delete pods whose init container failed at once, some before they say that the job has.
+    Operators delete pods whose init container failed at once, some before they say that the job has. What the node has
+    lost of a pod that is there is known from before: when it started.
     """
+    if now.lost and now.pod:
+        return structs.replace(now, started=before.started) if before.pod == now.pod and not now.started else now
     gone = not now.pod and before.reason == "InitContainerFailed"
     return before if not now.started and (final or gone) else now
 

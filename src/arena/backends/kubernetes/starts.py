@@ -82,7 +82,8 @@ def _numbered(found: Sequence[tuple[Pod, Replica]], container: str) -> Iterator[
 
 def _last_start(status: ContainerStatus) -> int | None:
     """The number of the last start that has happened; None before the first."""
-    if status.state.running or status.state.terminated or status.last_state.terminated:
+    ends = (status.state.terminated, status.last_state.terminated)
+    if status.state.running or any(end and end.has_run for end in ends):
         return status.restart_count
     return status.restart_count - 1 if status.restart_count else None
 
