@@ -88,20 +88,20 @@ def test_a_wrong_value_names_the_configmap() -> None:
         defaults.layered(settings(), "team-a", {"upload.max": "many"})
 
 
-def test_defaults_are_remembered_by_server_and_namespace(tmp_path: Path) -> None:
-    memory = defaults.Memory(tmp_path, "https://a", "team-a")
+def test_defaults_are_remembered_by_user_and_namespace(tmp_path: Path) -> None:
+    memory = defaults.Memory(tmp_path, "alice", "team-a")
     assert memory.recall() is None
     memory.keep({"image": "i:1"})
     assert memory.recall() == {"image": "i:1"}
-    assert defaults.Memory(tmp_path, "https://b", "team-a").recall() is None
-    assert defaults.Memory(tmp_path, "https://a", "team-b").recall() is None
-    assert defaults.Memory(None, "https://a", "team-a").recall() is None
+    assert defaults.Memory(tmp_path, "bob", "team-a").recall() is None
+    assert defaults.Memory(tmp_path, "alice", "team-b").recall() is None
+    assert defaults.Memory(None, "alice", "team-a").recall() is None
 
 
 def test_a_damaged_memory_is_none(tmp_path: Path) -> None:
-    memory = defaults.Memory(tmp_path, "https://a", "team-a")
+    memory = defaults.Memory(tmp_path, "alice", "team-a")
     memory.keep({})
-    (file,) = (tmp_path / "defaults").iterdir()
+    (file,) = (tmp_path / "defaults").rglob("*.json")
     for text in ("", "[1]", "{"):
         file.write_text(text)
         assert memory.recall() is None

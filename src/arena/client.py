@@ -442,7 +442,7 @@ class Handle:
             return UnsupportedError(f"job {self.name!r} is of a type that is not installed here ({seen.trainer})")
         return UnsupportedError(
             f"what was typed for job {self.name!r} is not known here",
-            why="others made it, or it was too long for its object, and this machine has no record of it",
+            why="others made it, or it was sent as an object (submit -f), or was too long for its object",
             hint=f"arena export {self.name} --manifest prints its object",
         )
 

@@ -10,7 +10,11 @@ from cluster.spaces import Space, refused
 pytestmark = [pytest.mark.kubelet, pytest.mark.timeout(180)]
 
 TRAINJOB = {"ARENA_ENGINES": "trainjob"}
-RANK_1_FAILS = "echo starts; [ $RANK = 1 ] && sleep 2 && exit 3; exec sleep 600"
+MET = "import os, socket; socket.create_connection((os.environ['MASTER_ADDR'], int(os.environ['MASTER_PORT'])))"
+RANK_1_FAILS = f"""echo starts
+[ $RANK = 1 ] || exec python3 -m http.server $MASTER_PORT >/dev/null 2>&1
+until python3 -c "{MET}" 2>/dev/null; do sleep 0.2; done
+exit 3"""
 WAITS = "trap 'exit 1' TERM; sleep 600 & wait"
 RUNTIMES = ("get", "trainingruntimes", "-o", "json")
 

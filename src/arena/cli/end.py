@@ -165,7 +165,7 @@ def _agreed(count: int) -> bool:
     if not (sys.stdin and sys.stdin.isatty()):
         return True
     sys.stdout.flush()
-    return click.confirm(f"Delete {count} jobs?", default=False, err=True)
+    return click.confirm(f"Delete {count} job{'s' * (count != 1)}?", default=False, err=True)
 
 
 for command in (stop, delete, prune):

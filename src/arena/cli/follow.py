@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -183,16 +183,11 @@ def narrated(job: Handle) -> Iterator[None]:
 
 
 def _narrate(job: Handle, over: threading.Event) -> None:
-    try:
+    with suppress(ArenaError):  # whoever waits for the job gets it too
         for line in narration(job, over):
             if over.is_set():
                 return
             say(line)
-    except ArenaError:  # whoever waits for the job gets it too
-        return
-    except RuntimeError:  # a command that ends starts no thread any more
-        if not over.is_set():
-            raise
 
 
 def narration(job: Handle, over: threading.Event | None = None) -> Iterator[str]:

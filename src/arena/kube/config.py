@@ -68,6 +68,13 @@ class Access(Struct, frozen=True, kw_only=True):
     timeout: float = 0.0
     source: str = ""
 
+    @property
+    def asker(self) -> str:
+        """Who asks which server, as a name of a file: what is remembered of its answers is one user's."""
+        from hashlib import sha256
+
+        return sha256("\0".join([self.server, self.user, self.impersonate.user]).encode()).hexdigest()[:24]
+
     def __repr__(self) -> str:
         """Who and where, and no secret."""
         return f"Access({self.user!r} at {self.server!r})"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import tempfile
 import time
@@ -69,7 +68,7 @@ class Discovery:
 
     def __init__(self, api: Api, cache: Path | None) -> None:
         self._api = api
-        self._file = cache / f"{_key(api)}.json" if cache else None
+        self._file = cache / f"{api.access.asker}.json" if cache else None
         self._lock = forks.Lock()
         self._known: _Known | None = None
         self._remembered = False
@@ -157,12 +156,6 @@ class Discovery:
             with os.fdopen(handle, "wb") as file:
                 file.write(msgspec.json.encode(known))
             os.replace(path, self._file)
-
-
-def _key(api: Api) -> str:
-    access = api.access
-    who = "\0".join([access.server, access.user, access.impersonate.user])
-    return hashlib.sha256(who.encode()).hexdigest()[:24]
 
 
 class _Kind(Struct):

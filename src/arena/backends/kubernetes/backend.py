@@ -168,7 +168,7 @@ class KubernetesBackend:
     @functools.cached_property
     def memory(self) -> defaults.Memory:
         """The namespace's defaults as they were last time."""
-        return defaults.Memory(self._cache(), self.access.server, self.namespace)
+        return defaults.Memory(self._cache(), self.access.asker, self.namespace)
 
     def _defaults(self, context: Context) -> Mapping[str, str]:
         """The namespace's defaults: remembered, else read, unless nobody may be asked."""

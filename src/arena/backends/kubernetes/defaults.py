@@ -1,13 +1,12 @@
 """What a namespace sets for everybody: its ConfigMap `arena-defaults`, one more layer of settings.
 
-Reading it costs a round trip, so it is remembered on disk, by server and namespace, and looked at again beside the
+Reading it costs a round trip, so it is remembered on disk, by user and namespace, and looked at again beside the
 questions that every submit asks.
 """
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import tempfile
@@ -51,11 +50,10 @@ def strangers(namespace: str, values: Values) -> list[str]:
 
 
 class Memory:
-    """The defaults as they were last time, in a file per server and namespace; without a folder, none."""
+    """The defaults as they were last time, in a file per asker and namespace; without a folder, none."""
 
-    def __init__(self, folder: Path | None, server: str, namespace: str) -> None:
-        key = hashlib.sha256(f"{server}\0{namespace}".encode()).hexdigest()[:16]
-        self.file = folder / "defaults" / f"{key}.json" if folder else None
+    def __init__(self, folder: Path | None, asker: str, namespace: str) -> None:
+        self.file = folder / "defaults" / asker / f"{namespace}.json" if folder else None
 
     def recall(self) -> Values | None:
         """What was remembered; None where nothing was."""

@@ -86,13 +86,13 @@ def recorded_parcel(job: Job, recorded: Recorded, settings: Settings, namespace:
 
 def parcel_of(found: Packed, start: str, namespace: str = "") -> Parcel:
     """An archive as the ConfigMap that carries it."""
-    sha256 = hashlib.sha256(found.data).hexdigest()
+    sha256, count = hashlib.sha256(found.data).hexdigest(), len(found.sizes)
     made = Code(config_map=f"arena-code-{sha256[:16]}", sha256=sha256, key=found.key, folder=FOLDER)
     return Parcel(
         code=made,
         working_dir=start,
         manifests=(manifest(made, found.data, namespace),),
-        facts=(f"code {len(found.sizes)} files, {format_bytes(len(found.data))}",),
+        facts=(f"code {count} file{'s' * (count != 1)}, {format_bytes(len(found.data))}",),
     )
 
 
