@@ -436,6 +436,7 @@ def field_problems(label: str, value: object, hint: Any) -> Iterable[str]:
     """
     of = get_args(_bare(hint))
     if isinstance(value, dict) and of:
+        yield from (f"{label}: {wrong} (got {key!r})" for key in value if (wrong := _type_problem(key, of[0])))
         yield from (f"{label} {key}: {wrong}" for key, item in value.items() if (wrong := _type_problem(item, of[1])))
     elif isinstance(value, tuple) and of[1:] == (...,):
         yield from (f"{label}: {wrong} (got {item!r})" for item in value if (wrong := _type_problem(item, of[0])))

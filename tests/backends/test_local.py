@@ -382,3 +382,9 @@ def test_values_of_a_wrong_type_are_not_shown_where_one_may_be_secret(place: Loc
     with pytest.raises(arena.SpecError) as caught:
         place.run("true", env={"API_TOKEN": "hunter2", "N": 1})
     assert str(caught.value) == "--env N: expected str, got int"
+
+
+def test_a_key_that_is_no_text_is_refused(place: LocalPlace) -> None:
+    with pytest.raises(arena.SpecError) as caught:
+        place.run("true", env={1: "a"})
+    assert str(caught.value) == "--env: expected str, got int (got 1)"
