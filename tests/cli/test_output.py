@@ -17,8 +17,9 @@ import yaml
 from msgspec.structs import replace
 
 from arena.backends.base import Context, Plan
-from arena.cli import output, wait
+from arena.cli import common, output, wait
 from arena.cli.output import Column, Seen, table
+from arena.client import Client
 from arena.errors import AlreadyExistsError, JobFailedError
 from arena.job import Job
 from arena.jobs.mpi import MPIJob
@@ -457,3 +458,11 @@ def test_the_priority_is_the_job_s() -> None:
 )
 def test_instances_are_told_as_kubectl_tells_pods(made: Replica, word: str) -> None:
     assert output.job_json(seen(replicas=(made,)))["instances"][0]["status"] == word
+
+
+def test_what_was_said_before_is_not_said_again(capsys: pytest.CaptureFixture[str]) -> None:
+    client = Client()
+    client.warnings.add("PyTorchJobs are not listed")
+    client.warnings.add("pods are not listed")
+    common.print_warnings(client, as_json=False, strict=False, said=1)
+    assert capsys.readouterr().err == "Warning: pods are not listed\n"

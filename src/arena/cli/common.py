@@ -145,9 +145,9 @@ def print_error(error: ArenaError, *, as_json: bool) -> None:
     say(f"Error: {error}")
 
 
-def print_warnings(made: Client, *, as_json: bool, strict: bool) -> int:
-    """Say what went half right; the exit code that `--strict` makes of it."""
-    lines = made.warnings.lines
+def print_warnings(made: Client, *, as_json: bool, strict: bool, said: int = 0) -> int:
+    """Say what went half right, but for what was said before; the exit code that `--strict` makes of it."""
+    lines = made.warnings.lines[said:]
     if not lines:
         return 0
     if as_json:

@@ -100,8 +100,8 @@ def _watch(ctx: click.Context, fmt: str, asked: dict[str, Any]) -> int:
             sys.stdout.flush()
             last = now
         if len(client.warnings.lines) > said:
+            common.print_warnings(client, as_json=fmt == "json", strict=False, said=said)
             said = len(client.warnings.lines)
-            common.print_warnings(client, as_json=fmt == "json", strict=False)
     return 0
 
 
