@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from arena.backends.base import LogLine, LogQuery, Ref
 from arena.backends.kubernetes.cutting import Cutter
@@ -419,8 +419,8 @@ class Reader:
                 following.mailbox.put(lines)
 
     def _kept(self, task: Task) -> Iterator[list[LogLine]] | None:
-        kept = self.following.reading.kept(task.start)
-        return None if kept is None else ([line] for line in _tailed(kept, self.following.query))
+        kept, query = self.following.reading.kept(task.start), structs.replace(self.following.query, tail=task.tail)
+        return None if kept is None else ([line] for line in _tailed(kept, query))
 
     def _comes(self, task: Task, stream: Stream) -> Iterator[list[LogLine]]:
         following = self.following
