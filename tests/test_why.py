@@ -394,6 +394,9 @@ TAKEN: dict[str, tuple[Observed, str | None, str, str]] = {
     "one of higher priority came": (
         failed(replica(code=137, reason="PreemptionByScheduler", **GONE)), "Preempted", "higher priority", "--priority",
     ),
+    "a node is not there any more": (
+        failed(replica(code=None, node="n1", reason="DeletionByPodGC", **GONE)), "NodeLost", "node n1", "arena rerun",
+    ),
     "one failed, and the others were deleted": (
         failed(replica(0, code=3), replica(1, code=None, pod="a", reason="EvictionByEvictionAPI", **GONE)),
         "ExitCode",

@@ -23,7 +23,15 @@ IMAGE = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverP
 CONFIG = ("CreateContainerConfigError", "CreateContainerError")
 MOUNT = ("FailedMount", "FailedAttachVolume", "FailedMapVolume")
 PREEMPTED = ("Preempted", "Preempting", "PreemptionByScheduler")
-NODE_LOST = ("NodeLost", "NodeShutdown", "Shutdown", "Terminated", "TerminationByKubelet", "DeletionByTaintManager")
+NODE_LOST = (
+    "NodeLost",
+    "NodeShutdown",
+    "Shutdown",
+    "Terminated",
+    "TerminationByKubelet",
+    "DeletionByTaintManager",
+    "DeletionByPodGC",
+)
 NODE_REFUSED = ("UnexpectedAdmissionError", "NodeAffinity", "TopologyAffinityError", "PreStartHookError")
 NOT_THERE = {"arena-code": "the code could not be laid out", "init-code": "the code could not be fetched"}
 FLAGS = {"nvidia.com/gpu": "--gpus", "cpu": "--cpu", "memory": "--memory"}

@@ -36,7 +36,7 @@ ON_CLUSTERS: Mapping[str, tuple[str, ...]] = {
     "Suspended": ("Suspended",),
     "Evicted": ("Evicted", "EvictionByEvictionAPI"),
     "Preempted": ("PreemptionByScheduler", "Preempted", "Preempting"),
-    "NodeLost": ("NodeLost", "NodeShutdown", "DeletionByTaintManager"),
+    "NodeLost": ("NodeLost", "NodeShutdown", "DeletionByTaintManager", "DeletionByPodGC"),
     "NodeRefused": ("UnexpectedAdmissionError", "OutOfcpu"),
     "BackoffLimit": ("BackoffLimitExceeded",),
     "Deleted": ("Deleted", "EndNotSeen"),
