@@ -14,7 +14,7 @@ from testbed.programs import program
 
 from arena.errors import BackendError
 from arena.kube import config
-from arena.kube.config import Access, find
+from arena.kube.config import Access, Impersonate, find
 
 ONE: dict[str, Any] = {
     "current-context": "a",
@@ -205,3 +205,8 @@ def test_kubectl_reads_the_same(tmp_path: Path, context: str, order: tuple[int, 
 def content(pem: str | bytes) -> str:
     """As it stands in a kubeconfig that needs no other file."""
     return base64.b64encode(Path(pem).read_bytes() if isinstance(pem, str) else pem).decode() if pem else ""
+
+
+def test_what_is_remembered_is_one_asker_s() -> None:
+    groups = [Impersonate(), Impersonate(user="ann"), Impersonate(user="ann", groups=("dev",))]
+    assert len({Access(server="https://k", impersonate=acted).asker for acted in groups}) == 3

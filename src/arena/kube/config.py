@@ -73,7 +73,8 @@ class Access(Struct, frozen=True, kw_only=True):
         """Who asks which server, as a name of a file: what is remembered of its answers is one user's."""
         from hashlib import sha256
 
-        return sha256("\0".join([self.server, self.user, self.impersonate.user]).encode()).hexdigest()[:24]
+        who = [self.server, self.user, self.impersonate.user, *self.impersonate.groups]
+        return sha256("\0".join(who).encode()).hexdigest()[:24]
 
     def __repr__(self) -> str:
         """Who and where, and no secret."""
