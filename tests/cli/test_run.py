@@ -199,6 +199,7 @@ def test_a_short_flag_takes_its_value_after_an_equals_sign(arena: Any) -> None:
     script = "echo $A$B $1; sleep 0.2"
     arena("run", "-w=2", "-e=A=1", "-e=B==x", "--name", "a", "--", "sh", "-c", script, "sh", "-o=json")
     assert sorted(arena("logs", "a").stdout.splitlines()) == ["worker-0 | 1=x -o=json", "worker-1 | 1=x -o=json"]
+    assert arena("config", "show", "-o=json").json["backend"]
     assert arena("get", "-o=name", "a").stdout == arena("-b=local", "get", "a", "-o=name").stdout == "a\n"
     assert arena("logs", "a", "-i=worker-1", "-t=1").stdout == "1=x -o=json\n"
     assert arena("logs", "a", "--grep", "-o=j", "--raw").stdout.count("-o=json") == 2

@@ -14,7 +14,19 @@ if TYPE_CHECKING:
     from arena.settings import Settings
 
 
-@click.group()
+class Config(click.Group):
+    """Its commands take `-o=json`, as all others do."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        from arena.cli.main import attached
+
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, command, attached(command, rest) if command else rest
+
+
+@click.group(cls=Config)
 def config() -> None:
     """Show the settings and where each comes from, or set one of yours."""
 
