@@ -98,11 +98,6 @@ def why_text(seen: Seen, found: Why | None) -> str:
     return "\n".join([text, *(f"Warning: {line}" for line in seen.warnings)])
 
 
-def explained(job: Handle) -> Why | None:
-    """Why a job waits or failed; None while all is well."""
-    return whys_of(job, job.get())
-
-
 def whys_of(job: Handle, seen: Seen, facts: Facts | None = None) -> Why | None:
     """Why a job, seen so, waits or failed; the cluster is asked for what it knows where nobody did."""
     from arena import why as whys
