@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from arena.status import Observed, Replica, State
+from arena.status import TAKEN_AWAY, Observed, Replica, State
 from arena.why import CAUSES, ON_CLUSTERS, Why, error_line, explain, first_failure, one_line, render, warnings_of
 
 T = datetime(2025, 6, 1, 12, 0, 0, 250_000, tzinfo=UTC)
@@ -404,6 +404,13 @@ TAKEN: dict[str, tuple[Observed, str | None, str, str]] = {
         "--failed",
     ),
 }  # fmt: skip
+
+
+@pytest.mark.parametrize("reason", TAKEN_AWAY)
+def test_each_word_for_a_pod_that_was_taken_away_has_a_cause(reason: str) -> None:
+    found = explain(failed(replica(code=137, node="n1", reason=reason, **GONE)), State.FAILED, name="mnist")
+    assert found
+    assert reason in CAUSES[found.cause or ""]
 
 
 @pytest.mark.parametrize("what", TAKEN)

@@ -1,12 +1,13 @@
-"""Numbers with units: bytes and cores as Kubernetes writes them, durations as people do.
+"""Numbers with units: bytes and cores as Kubernetes writes them, durations as people do; and the first of many names.
 
 One reading for flags, YAML, settings and manifests: whole numbers of billionths (Kubernetes' own precision, rounded
-up as it does), never a binary fraction on the way, and plain refusals. Nothing but `re` is imported.
+up as it does), never a binary fraction on the way, and plain refusals. Nothing heavy is imported.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 _NANO = 10**9
 _LARGEST = 2**63 - 1  # what Kubernetes can hold
@@ -121,3 +122,12 @@ def _short(text: str) -> str:
 
 def _ceil(number: int, divisor: int) -> int:
     return -(-number // divisor)
+
+
+def few(names: Sequence[str], most: int = 3) -> str:
+    """`worker-0, worker-1, worker-2 and 61 more`.
+
+    >>> few(["worker-0"]), few(["a", "b", "c", "d"])
+    ('worker-0', 'a, b, c and 1 more')
+    """
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, structs
 
 from arena import runtimes, status
-from arena.quantity import format_bytes
+from arena.quantity import few, format_bytes
 from arena.status import Observed, Replica, State, last_failure
 
 if TYPE_CHECKING:
@@ -231,8 +231,7 @@ def _waiting(observed: Observed, waits: Sequence[str]) -> Why | None:
 
 
 def _queued(observed: Observed, waits: Sequence[str]) -> Why:
-    few = ", ".join(waits[:3]) + (f" and {len(waits) - 3} more" if len(waits) > 3 else "")
-    text = f"waits in the queue for {few}" if waits else f"waits in the queue: {observed.message}".rstrip(": ")
+    text = f"waits in the queue for {few(waits)}" if waits else f"waits in the queue: {observed.message}".rstrip(": ")
     follow = f"wait, or make room: arena stop {waits[0]}" if waits else "wait, or see who runs: arena list"
     return Why(cause="Queue", text=text, evidence=tuple(waits), next=follow)
 
@@ -290,8 +289,7 @@ def _unseen(observed: Observed, name: str) -> Why:
 def _pods_deleted(observed: Observed) -> str:
     """The replicas that ended with their pods, where none was seen to fail by itself."""
     gone = [_who(r, observed) for r in observed.replicas if r.pod and r.ended_by_us and r.exit_code != 0]
-    few = ", ".join(gone[:SHOWN]) + (f" and {len(gone) - SHOWN} more" if len(gone) > SHOWN else "")
-    return f"; no replica was seen to fail, pods were deleted: {few}" if gone else ""
+    return f"; no replica was seen to fail, pods were deleted: {few(gone, SHOWN)}" if gone else ""
 
 
 def _taken(observed: Observed, failed: Replica | None, name: str) -> Why | None:

@@ -9,6 +9,8 @@ from testbed.faults import Fault, FaultProxy
 
 import arena
 from arena.backends.base import Query
+from arena.backends.kubernetes.watching import Board
+from arena.engines import load
 from arena.status import Seen
 from calm import calm
 from cluster.spaces import Space
@@ -54,6 +56,18 @@ def test_changes_come_at_once_and_nobody_is_asked_again_and_again(space: Space, 
     space.kubectl("delete", "job", "a")
     assert named(changes, "b") < 2
     assert len(proxy.requests()) == asked
+
+
+class MistakenReader:
+    """Stands for a reader with a mistake in it."""
+
+    def path(self, engine: object) -> str:
+        raise ValueError(f"a mistake about {engine}")
+
+
+def test_a_mistake_in_a_watch_ends_the_waiting() -> None:
+    with Board(MistakenReader(), [load("job")]) as board, pytest.raises(ValueError, match="a mistake"):  # type: ignore[arg-type]
+        board.wait(0)
 
 
 def test_everywhere_is_where_one_may_look(space: Space, proxy: FaultProxy) -> None:

@@ -123,14 +123,15 @@ def say_recorded(job: Handle, seen: Seen) -> None:
 
 def say_notes(job: Handle) -> None:
     """Say, once, what could not be seen or kept of a job; what holds for many replicas is one line."""
+    from arena.quantity import few
+
     lines, job.where.notes.lines = job.where.notes.lines, []
     by_text: dict[str, list[str]] = {}
     for line in lines:
         replica, _, text = line.partition(": ")
         by_text.setdefault(text, []).append(replica)
     for text, replicas in by_text.items():
-        more = f" and {len(replicas) - 3} more" if len(replicas) > 3 else ""
-        say(f"{', '.join(replicas[:3])}{more}: {text}")
+        say(f"{few(replicas)}: {text}")
 
 
 def print_error(error: ArenaError, *, as_json: bool) -> None:

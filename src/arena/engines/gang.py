@@ -15,6 +15,7 @@ from arena.engines.base import ROLES_ANNOTATION
 from arena.engines.objects import Condition, Pod, Template, Thing
 from arena.engines.starter import processes
 from arena.job import Env, Role
+from arena.quantity import few
 from arena.status import TAKEN_AWAY, Observed, Replica, State
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -294,15 +295,6 @@ def alike(said: Iterable[tuple[Replica, str]]) -> Iterator[tuple[str, list[str]]
     for replica, what in said:
         found[what].append(replica.name)
     return ((what, names) for what, names in found.items() if what)
-
-
-def few(names: Sequence[str]) -> str:
-    """`worker-0, worker-1, worker-2 and 61 more`.
-
-    >>> few(["worker-0"]), few(["a", "b", "c", "d"])
-    ('worker-0', 'a, b, c and 1 more')
-    """
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 # --- words of conditions --------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from arena.backends.kubernetes.travel import PART, SIZE_ANNOTATION, Parcel, Reco
 from arena.engines.base import MANAGED_BY, PART_LABEL, Code, Manifest
 from arena.errors import SpecError
 from arena.job import Job, launch
-from arena.quantity import format_bytes
+from arena.quantity import few, format_bytes
 from arena.settings import Settings
 
 MOST = 1_000_000  # bytes in one ConfigMap: the server takes 1 MiB, keys and names included
@@ -167,10 +167,8 @@ def _left_behind(root: Path, paths: Iterable[str], left: Sequence[code.LeftOut])
     for name in code.folders_at_top(root):
         if name not in tops:
             yield f"{name}/ is ignored by {who}: not sent"
-    shown = [f"{one.path} {one.reason}" for one in left[:3]]
-    more = f", and {len(left) - 3} more" if len(left) > 3 else ""
-    if shown:
-        yield f"{', '.join(shown)}{more}: not sent"
+    if left:
+        yield f"{few([f'{one.path} {one.reason}' for one in left])}: not sent"
 
 
 # --- packing -----------------------------------------------------------------------------------------------

@@ -167,6 +167,7 @@ class Board:
         self.kinds = kinds
         self.there: dict[Engine | None, dict[str, Any]] = {}
         self.failed: list[tuple[Engine | None, ArenaError]] = []
+        self.broken: Exception | None = None
         self.changed = threading.Condition()
         self.is_new = False
         self.stop = threading.Event()
@@ -182,8 +183,10 @@ class Board:
     def wait(self, quiet: float) -> None:
         """Return so many seconds after something has changed since `all`; first every kind is read."""
         with self.changed:
-            while not (self.is_new and len(self.there) + len(self.failed) == len(self.kinds)):
+            while not (self.broken or (self.is_new and len(self.there) + len(self.failed) == len(self.kinds))):
                 self.changed.wait(LISTENS)
+            if self.broken:
+                raise self.broken
         time.sleep(quiet)
 
     def all(self) -> All:
@@ -205,6 +208,10 @@ class Board:
             with self.changed:
                 self.there.pop(engine, None)
                 self.failed.append((engine, error))
+                self._tell()
+        except Exception as error:  # noqa: BLE001  (whoever waits gets it)
+            with self.changed:
+                self.broken = error
                 self._tell()
 
     def _take(self, engine: Engine | None, event: Event[Any]) -> None:

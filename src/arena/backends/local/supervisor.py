@@ -25,6 +25,7 @@ from arena.backends.local.crew import Crew
 from arena.backends.local.keeper import Launch, Program, drain, listen, wait_for
 from arena.errors import ArenaError, BackendError
 from arena.job import Ends, Job
+from arena.quantity import few
 from arena.status import Replica
 
 GPU_CHECK = 0.5
@@ -104,7 +105,7 @@ class Supervisor:
         self.queue.enter()
         while waits_for := self.queue.try_start():
             names = tuple(ticket.run_id for ticket in waits_for)
-            self._queued("Queue", f"waits for {_few(names)}", names)
+            self._queued("Queue", f"waits for {few(names)}", names)
             self._sleep(lambda tickets=waits_for: self.queue.sleep(tickets, [self.control]))  # type: ignore[misc]
 
     def _queued(self, reason: str, message: str, names: tuple[str, ...]) -> None:
@@ -354,11 +355,6 @@ def _last_sign(folder: Path) -> float:
     with contextlib.suppress(OSError), os.scandir(folder) as found:
         return max((e.stat().st_mtime for e in found if not e.name.endswith(".exit.json")), default=0.0)
     return 0.0
-
-
-def _few(names: tuple[str, ...]) -> str:
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return ", ".join(names[:3]) + more
 
 
 def _queue_folder(run: state.Run) -> Path:
