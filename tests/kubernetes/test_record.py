@@ -17,6 +17,7 @@ import arena
 from arena import State
 from arena.backends.base import LogQuery, Query
 from arena.backends.kubernetes.records import joined
+from arena.backends.kubernetes.tapes import Tape
 from arena.status import Observed, Replica
 from backends.place import HOLD, KubernetesPlace, sh, texts, until
 
@@ -107,6 +108,16 @@ def test_a_pod_that_starts_in_the_second_of_the_one_before_is_another_attempt() 
     now = joined(observed(first), observed(second))
     assert [(r.attempt, r.pod) for r in (*now.earlier, *now.replicas)] == [(1, "a"), (2, "b")]
     assert joined(now, observed(second)) == now
+
+
+def test_a_log_whose_end_cannot_be_noted_is_not_whole(tmp_path: Path) -> None:
+    for folder in (tmp_path / "kept", tmp_path / "gone"):
+        folder.mkdir()
+        tape = Tape(folder, "worker-0", 1 << 20)
+        if folder.name == "gone":
+            folder.rmdir()
+        tape.end()
+    assert sorted(path.name for path in tmp_path.rglob("*.end")) == ["worker-0.end"]
 
 
 def test_a_second_look_at_the_same_changes_nothing() -> None:

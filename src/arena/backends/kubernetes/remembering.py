@@ -368,8 +368,12 @@ class RememberingBackend(KubernetesBackend):
         listener.join(ENDING)
 
     def _listen(self, ref: Ref) -> None:
-        with contextlib.suppress(ArenaError):
+        try:
             deque(self.logs(ref, LogQuery(follow=True, keep=True, replicas=frozenset())), maxlen=0)
+        except ArenaError:  # whoever ends the job gets it too
+            return
+        except OSError as error:
+            self._warn(unwritable(error, self.records.state))
 
     # --- what goes wrong -------------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 import os
 from collections import defaultdict, deque
@@ -83,10 +84,11 @@ class Tape:
         self.writer.put(stamp + b" stdout P " + data.replace(b"\n", b"") + b"\n")
 
     def end(self) -> None:
-        """All of it was read, and all of it is kept."""
+        """All of it was read, and all of it is kept; where that cannot be noted it is read once more."""
         self.writer.close()
         if not self.writer.dropped:
-            files.write_text(_end(self.folder, self.name), "")
+            with contextlib.suppress(OSError):
+                files.write_text(_end(self.folder, self.name), "")
 
 
 def is_whole(record: Record, start: Start) -> bool:
