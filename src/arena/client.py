@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec import structs
 
 from arena import choice, engines, jobs, showing
-from arena.backends.base import Backend, Context, LogLine, LogQuery, Plan, Query, Ref, Warnings, unheard
+from arena.backends.base import Backend, Context, LogLine, LogQuery, Plan, Query, Ref, Warnings, check_owner, unheard
 from arena.errors import (
     BackendError,
     ForbiddenError,
@@ -464,12 +464,7 @@ class Handle:
 
     def stop(self, *, force: bool = False) -> Seen:
         """End the job and keep it in the list; with `force` also one that somebody else runs."""
-        seen = self.get()
-        if seen.user not in ("", self.where.user) and not seen.state.final and not force:
-            raise ForbiddenError(
-                f"job {self.name!r} of {seen.user} is {seen.state.name}: only --force stops it",
-                hint=f"arena stop {self.name} --force",
-            )
+        check_owner(self.get(), self.where.user, "stop", force=force)
         return self.where.stop(self.ref)
 
     def delete(self, *, force: bool = False, wait: bool = True, timeout: float | None = None) -> Seen:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from msgspec import Struct, field
 
-from arena.errors import WaitTimeoutError
+from arena.errors import ForbiddenError, WaitTimeoutError
 from arena.job import Job
 from arena.settings import Settings
 from arena.status import Seen
@@ -147,6 +147,16 @@ StopWord = Literal["Stopped", "Deleted"]
 
 def unheard() -> None:
     """Nobody asked to be told."""
+
+
+def check_owner(seen: Seen, user: str, verb: str, *, force: bool) -> None:
+    """ForbiddenError where a job that somebody else runs would be ended without `force`."""
+    if force or seen.state.final or seen.user in ("", user):
+        return
+    raise ForbiddenError(
+        f"job {seen.name!r} of {seen.user} is {seen.state.name}: only --force {verb}s it",
+        hint=f"arena {verb} {seen.name} --force",
+    )
 
 
 def not_gone(name: str, timeout: float, why: str = "", hint: str = "") -> WaitTimeoutError:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import structs
 
-from arena.backends.base import Context, LogLine, LogQuery, Plan, Query, Ref, Warnings, not_gone, unheard
+from arena.backends.base import Context, LogLine, LogQuery, Plan, Query, Ref, Warnings, check_owner, not_gone, unheard
 from arena.backends.kubernetes import defaults, planning, reading, travel
 from arena.backends.kubernetes.reading import Found, Reader
 from arena.engines import ENGINES, load, trainer
@@ -458,11 +458,7 @@ class KubernetesBackend:
         seen = self.get(ref)
         if seen.deleted:
             return seen
-        if seen.user and seen.user != self.user and not seen.state.final and not force:
-            raise ForbiddenError(
-                f"job {seen.name!r} of {seen.user} is {seen.state.name}: only --force deletes it",
-                hint=f"arena delete {seen.name} --force",
-            )
+        check_owner(seen, self.user, "delete", force=force)
         self.api.delete(self.reader.path(load(ref.kind), ref.name), uid=seen.uid)
         if wait:
             self._until_gone(ref, whole=True, timeout=timeout)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
 from arena import files, secrets
-from arena.backends.base import Context, LogLine, LogQuery, Plan, Query, Ref, Warnings, not_gone, unheard
+from arena.backends.base import Context, LogLine, LogQuery, Plan, Query, Ref, Warnings, check_owner, not_gone, unheard
 from arena.backends.local import keeping, launch, process, state
 from arena.backends.local.making import Maker
 from arena.backends.local.reading import read_logs
@@ -21,7 +21,6 @@ from arena.errors import (
     AlreadyExistsError,
     ArenaError,
     BackendError,
-    ForbiddenError,
     NotFoundError,
     UnsupportedError,
 )
@@ -281,11 +280,7 @@ class LocalBackend:
             os.close(lock)
             return self._forget(ref, run)
         seen = self.get(ref)
-        if seen.user != self.user and not seen.state.final and not force:
-            raise ForbiddenError(
-                f"job {seen.name!r} of {seen.user} is {seen.state.name}: only --force deletes it",
-                hint=f"arena delete {seen.name} --force",
-            )
+        check_owner(seen, self.user, "delete", force=force)
         if not seen.state.final:
             seen = self._end(ref, timeout)
         with files.writing(run.path):
